@@ -1,0 +1,55 @@
+# The door. Each verb is one line that calls a playbook or a module. ANSIBLE_INVENTORY switches every verb from the testbed
+# to a lab; ARGS= goes through to the command behind; MATRIX= names the matrix.
+SHELL := /bin/sh
+MATRIX ?= quick
+ARGS ?=
+export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+
+in = env="$$(requirements/bootstrap $(1))" && PATH="$$env/bin:$$PATH" && export PATH &&
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-wide testbed testbed-down provision verify plan matrix report lock lint clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
+
+demo: ## bring up the testbed, provision and verify it, run the quick matrix, write the report
+	@$(MAKE) --no-print-directory testbed provision verify
+	@$(MAKE) --no-print-directory matrix report MATRIX=quick
+
+test: ## everything that proves the project, from lint to the whole loop
+	@$(call in,test) tests/run
+
+test-wide: ## the longer proofs
+	@$(call in,test) tests/run wide
+
+testbed: ## three nodes on this machine (TESTBED=name TESTBED_PREFIX=198.18.n TESTBED_LINK_RATE=1gbit TESTBED_RELEASE=bookworm)
+	@$(call in,controller) ansible-playbook playbooks/testbed.yml $(ARGS)
+
+testbed-down: ## remove the testbed, all but its caches
+	@$(call in,controller) ansible-playbook playbooks/testbed_down.yml $(ARGS)
+
+provision: ## set up the cluster of the inventory
+	@$(call in,controller) ansible-playbook playbooks/provision.yml $(ARGS)
+
+verify: ## prove the state of the nodes (testinfra)
+	@$(call in,controller) python -m pytest tests/nodes $(ARGS)
+
+plan: ## show the runs of a matrix, and which cannot be run here
+	@$(call in,controller) python -m experiments plan "$(MATRIX)" $(ARGS)
+
+matrix: ## run a matrix, or go on with it
+	@$(call in,controller) python -m experiments run "$(MATRIX)" $(ARGS)
+
+report: ## write the report of a matrix's newest campaign
+	@$(call in,controller) python -m experiments report "$(MATRIX)" $(ARGS)
+
+lint: ## lint everything
+	@$(call in,test) tests/lint
+
+lock: ## resolve the locked environment anew (needs uv)
+	@roles/python_env/files/locks/make-locks
+
+clean: ## remove the testbed with its caches, and this machine's virtual environments of it
+	@$(call in,controller) ansible-playbook playbooks/testbed_down.yml -e testbed_down_caches=true $(ARGS)
+	@rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/trainbed"
