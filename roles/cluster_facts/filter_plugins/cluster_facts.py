@@ -1,0 +1,38 @@
+"""Filters that put together what a record says of the cluster."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from typing import Any
+
+
+def cluster_facts_nodes(hosts: list[str], hostvars: Any, addresses: list[str]) -> dict[str, dict[str, Any]]:
+    """Join what each node printed of itself with its address and groups.
+
+    `hosts` and `addresses` are in the same order; `hostvars` holds each host's result `cluster_facts_node`.
+    """
+    nodes = {}
+    for host, address in zip(hosts, addresses, strict=True):
+        described = json.loads(hostvars[host]["cluster_facts_node"]["stdout"])
+        nodes[host] = {**described, "address": address, "groups": sorted(hostvars[host]["group_names"])}
+    return nodes
+
+
+def cluster_facts_megabits(result: Any) -> float | None:
+    """Received Mbit/s of an iperf3 client's JSON output; None where nothing was measured."""
+    if not result or "stdout" not in result:
+        return None
+    return float(round(json.loads(result["stdout"])["end"]["sum_received"]["bits_per_second"] / 1e6, 1))
+
+
+class FilterModule:
+    """Entry point for Ansible."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {
+            "cluster_facts_nodes": cluster_facts_nodes,
+            "cluster_facts_megabits": cluster_facts_megabits,
+            "cluster_facts_words": shlex.split,
+        }
