@@ -1,0 +1,98 @@
+"""What ranks tell one another, gradients included.
+
+With one rank there is no process group, and nothing to do.
+"""
+
+# No `from __future__ import annotations` here: DDP wants a hook's annotations to be the types themselves.
+
+import gc
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from training.phases import Phases
+from training.session import Session
+
+T = TypeVar("T")
+
+TIMEOUT: Final = timedelta(minutes=3)
+"""How long a rank waits for the others, when they meet and in every collective, before it fails."""
+
+
+def join(session: Session) -> None:
+    """Meet the other ranks at `MASTER_ADDR`:`MASTER_PORT`; returns when all are there."""
+    if session.world_size == 1:
+        return
+    backend = {"cpu": "gloo", "cuda": "nccl"}[session.device.type]
+    dist.init_process_group(
+        backend, init_method="env://", rank=session.rank, world_size=session.world_size, timeout=TIMEOUT
+    )
+    wait_for_all(session)
+
+
+def leave(session: Session) -> None:
+    """Take leave of the other ranks; the caller holds no replica any more.
+
+    A replica that is freed last frees the process group too, while it holds Python's lock: if one of gloo's
+    threads needs that lock just then, both wait forever (seen with torch 2.13). Freed on its own, the group
+    gives the lock up.
+    """
+    if session.world_size > 1:
+        gc.collect()  # DDP's wrapper is part of reference cycles
+        dist.destroy_process_group()
+
+
+def wait_for_all(session: Session) -> None:
+    """Return when every rank has come here."""
+    if session.world_size > 1:
+        dist.barrier()
+
+
+def sum_over_ranks(session: Session, values: torch.Tensor) -> torch.Tensor:
+    """The sum of every rank's `values`, in place, and the same on all."""
+    if session.world_size > 1:
+        dist.all_reduce(values)
+    return values
+
+
+def gather(session: Session, value: T) -> list[T]:
+    """Every rank's `value` (picklable, small), by rank, on all."""
+    if session.world_size == 1:
+        return [value]
+    values: list[Any] = [None] * session.world_size
+    dist.all_gather_object(values, value)
+    return values
+
+
+def replicate(model: torch.nn.Module, session: Session, phases: Phases) -> torch.nn.Module:
+    """`model` as a rank calls it in training: after `backward` its gradients are the means over all ranks."""
+    if session.world_size == 1:
+        return model
+    replica = DistributedDataParallel(
+        model,
+        device_ids=[session.device] if session.device.type == "cuda" else None,
+        forward_sync_buffers=False,  # BERT's are constants: nothing to send in every step
+    )
+    replica.register_comm_hook(phases, timed_allreduce)
+    return replica
+
+
+def timed_allreduce(
+    phases: Phases,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch re-exports it where mypy can't see
+) -> torch.futures.Future[torch.Tensor]:
+    """What DDP does with a bucket of gradients anyway, bit for bit; the last bucket begins "exposed_sync".
+
+    By then the backward pass has no more work to hide communication behind. (The hook that comes with PyTorch
+    divides by the world size where DDP itself multiplies by the reciprocal: with three ranks that is another
+    last bit.)
+    """
+    if bucket.is_last():
+        phases.begin("exposed_sync")
+    gradient = bucket.buffer().mul_(1.0 / dist.get_world_size())
+    work = dist.all_reduce(gradient, async_op=True)
+    reduced: torch.futures.Future[torch.Tensor] = work.get_future().then(lambda future: future.value()[0])
+    return reduced

@@ -1,0 +1,129 @@
+"""A prepared data set in memory, and who takes which reviews in which step."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from training.digest import file_digest
+
+if TYPE_CHECKING:
+    import torch
+
+FORMAT: Final = 1
+DESCRIPTION: Final = "dataset.json"
+SPLITS: Final = ("train", "validation")
+DAMAGED: Final = "The data set {path} is damaged ({files}); remove that folder and prepare it anew."
+
+
+class DataError(ValueError):
+    """Data that can't be used; its text is one sentence for whoever prepared it."""
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Reviews as the model takes them, on its device."""
+
+    input_ids: torch.Tensor  # int64 [reviews, max_length]
+    attention_mask: torch.Tensor  # int64 [reviews, max_length]; 1 = token, 0 = padding
+    labels: torch.Tensor  # int64 [reviews]; 1 = positive
+
+
+@dataclass(frozen=True)
+class Reviews:
+    """One split, memory-mapped: pages are read from the file when a batch first touches them."""
+
+    input_ids: npt.NDArray[np.int32]  # [reviews, max_length]
+    attention_mask: npt.NDArray[np.int8]  # [reviews, max_length]
+    labels: npt.NDArray[np.int8]  # [reviews]
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def batch(self, chosen: torch.Tensor, device: torch.device) -> Batch:
+        """The reviews with the numbers `chosen` (int64 [reviews]), copied from the file to `device`."""
+        import torch
+
+        rows = chosen.numpy()
+        columns = (
+            torch.from_numpy(column[rows]) for column in (self.input_ids, self.attention_mask, self.labels)
+        )
+        return Batch(*(column.to(device, torch.int64) for column in columns))
+
+
+def open_dataset(path: Path, digest: str) -> tuple[Reviews, Reviews]:
+    """The training and the validation split of the prepared data set in `path`.
+
+    Raises:
+        DataError: there is none, it is not the one with `digest`, or a file of it has changed.
+    """
+    try:
+        about: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"There is no prepared data set in {path} ({error}); stage it to this node first."
+        ) from error
+    if about.get("digest") != digest:
+        raise DataError(f"The data set in {path} is {about.get('digest')}, but the run asks for {digest}.")
+    if damaged := damaged_files(path, about):
+        raise DataError(DAMAGED.format(path=path, files=", ".join(damaged)))
+    train, validation = (_open_split(path / f"{name}.arrow") for name in SPLITS)
+    return train, validation
+
+
+def damaged_files(path: Path, about: dict[str, Any]) -> list[str]:
+    """Names of the data set's files that are missing or whose bytes are not those that `prepare` wrote."""
+    files: dict[str, str] = about["files"]
+    return [
+        name
+        for name, digest in files.items()
+        if not (path / name).is_file() or file_digest(path / name) != digest
+    ]
+
+
+def _open_split(path: Path) -> Reviews:
+    with pa.memory_map(str(path)) as file:  # the arrays keep the mapping alive
+        batch = pa.ipc.open_file(file).get_batch(0)
+    length = batch.schema.field("input_ids").type.list_size
+    # Not `to_numpy`, which imports pandas: over a second, for nothing.
+    columns: list[npt.NDArray[Any]] = [
+        np.from_dlpack(batch.column("input_ids").flatten()).reshape(-1, length),
+        np.from_dlpack(batch.column("attention_mask").flatten()).reshape(-1, length),
+        np.from_dlpack(batch.column("label")),
+    ]
+    return Reviews(*columns)
+
+
+def derive_seed(seed: int, purpose: str, *numbers: int) -> int:
+    """A seed for one purpose, independent of those for others: 63 bits of a SHA-256."""
+    text = ":".join([purpose, str(seed), *map(str, numbers)])
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
+
+
+def global_batches(
+    reviews: int, size: int, *, keep_last: bool, seed: int, epoch: int
+) -> Iterator[torch.Tensor]:
+    """The numbers of the reviews of each step of an epoch, for all ranks together: int64 [size].
+
+    A permutation that seed and epoch alone decide, cut into batches; the last one may be shorter, and is left
+    out unless `keep_last`. Nothing is repeated (as `DistributedSampler` does to fill up the last batch).
+    """
+    import torch
+
+    generator = torch.Generator().manual_seed(derive_seed(seed, "order", epoch))
+    for batch in torch.split(torch.randperm(reviews, generator=generator), size):
+        if keep_last or len(batch) == size:
+            yield batch
+
+
+def rank_share(batch: torch.Tensor, rank: int, world_size: int) -> torch.Tensor:
+    """This rank's slice of a global batch: contiguous, sizes differ by one at most; it may be empty."""
+    return batch.tensor_split(world_size)[rank]

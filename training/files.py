@@ -1,0 +1,51 @@
+"""Files that others read while we write: complete or absent, never half."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON to `path`: written beside it, then renamed, readable by everybody.
+
+    Numbers that JSON has no word for (the loss of a run that diverged) become null.
+
+    Raises:
+        OSError: the folder can't be written to.
+    """
+    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with beside.open("w", encoding="utf-8") as file:
+        json.dump(_known(value), file, indent=2, sort_keys=True, allow_nan=False)
+        file.write("\n")
+        file.flush()
+        publish(beside, file.fileno())
+    beside.replace(path)
+
+
+def append_event(path: Path, event: str, figures: dict[str, Any]) -> None:
+    """Append an event to a progress file: one line of JSON, there for readers when this returns."""
+    line = json.dumps(_known({"event": event, "time": time.time()} | figures), allow_nan=False)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")
+    path.chmod(0o644)
+
+
+def publish(path: Path, descriptor: int) -> None:
+    """Make a file world readable and durable: after a crash, a rename must not show an empty one."""
+    path.chmod(0o644)
+    os.fsync(descriptor)
+
+
+def _known(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _known(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_known(each) for each in value]
+    return value

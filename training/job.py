@@ -1,0 +1,116 @@
+"""One rank from imports to last file, around the training loop."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from training.collective import gather, join, leave, wait_for_all
+from training.digest import code_digest, weights_digest
+from training.files import write_json
+from training.loop import train
+from training.phases import Phases, clock_for
+from training.process import process_facts
+from training.session import Session, TorchrunSession
+from training.spec import RunSpec
+from training.stop import StopSignal
+
+
+def run_job(spec: RunSpec, data: Path, out: Path, stop: StopSignal, process_start: float) -> None:
+    """Do this rank's part of the run and leave its files in `out`.
+
+    Args:
+        spec: the run.
+        data: folder of the prepared data set, on this node.
+        out: folder on storage that all ranks share.
+        stop: what knows whether this process was told to stop.
+        process_start: unix time in seconds.
+    """
+    imports_done = time.time()
+    set_arithmetic(spec)
+    session = TorchrunSession(spec, out, stop)
+    join(session)
+
+    phases = Phases(clock_for(spec.conditions.device))
+    train_start = time.time()
+    outcome = train(spec.work, data, session, phases)
+    train_end = time.time()
+
+    digest = weights_digest(outcome.model.state_dict())
+    times = {
+        "process_start": process_start,
+        "imports_done": imports_done,
+        "train_start": train_start,
+        "train_end": train_end,
+    }
+    before = {"imports": imports_done - process_start, "rendezvous": train_start - imports_done}
+    write_json(
+        out / f"rank-{session.rank}.json",
+        process_facts()
+        | {
+            "rank": session.rank,
+            "local_rank": session.local_rank,
+            "world_size": session.world_size,
+            "threads": torch.get_num_threads(),
+            "interop_threads": torch.get_num_interop_threads(),
+            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+            "code_digest": code_digest(),
+            "times": times,
+            "phases": before | phases.seconds(),
+            "train_s": phases.total(),
+            "steps": outcome.steps,
+            "weights_digest": digest,
+        },
+    )
+    agree(session, digest)
+    if session.rank == 0:
+        conclude(outcome.epochs, session, out, phases.total(), digest)
+    wait_for_all(session)
+    leave(session)
+
+
+def set_arithmetic(spec: RunSpec) -> None:
+    """Fix what decides the last bits: number of threads, and algorithms that give the same each time.
+
+    (`training.rank` has seen to it that `OMP_NUM_THREADS` says the same number: some libraries look there.)
+    """
+    torch.set_num_threads(spec.conditions.threads)
+    torch.set_num_interop_threads(1)  # nothing here runs operators beside one another
+    if spec.work.deterministic:
+        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # what cuBLAS needs to be deterministic
+        torch.use_deterministic_algorithms(True)
+        # By default it would also fill memory that is about to be overwritten: time for nothing.
+        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+
+
+def agree(session: Session, digest: str) -> None:
+    """Check that every rank ended with the same weights.
+
+    Raises:
+        RuntimeError: they did not.
+    """
+    digests = gather(session, digest)
+    if len(set(digests)) > 1:
+        found = ", ".join(f"{rank}: {each[:8]}" for rank, each in enumerate(digests))
+        raise RuntimeError(
+            f"The ranks ended with different weights ({found}); the run's figures mean nothing."
+        )
+
+
+def conclude(epochs: list[dict[str, Any]], session: Session, out: Path, train_s: float, digest: str) -> None:
+    """Write what the whole run came to; the last file, so that whoever sees it sees all."""
+    session.report("end", weights_digest=digest)
+    write_json(
+        out / "result.json",
+        {
+            "status": "ok",
+            "epochs": epochs,
+            "weights_digest": digest,
+            "validation_count": epochs[-1]["validation_count"],
+            "train_s": train_s,
+        },
+    )

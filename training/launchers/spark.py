@@ -1,0 +1,149 @@
+"""Apache Spark: TorchDistributor starts one rank in each task of a barrier stage.
+
+spark-submit ... --py-files training.zip .../spark.py --spec FILE --data DIR --out DIR --master-ui URL
+
+`training.zip` holds the package `training` at its top.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+import urllib.request
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+from pyspark.ml.torch.distributor import TorchDistributor
+from pyspark.sql import SparkSession
+
+from training.files import write_json
+from training.rank import arguments
+from training.spec import RunSpec, SpecError, read_spec
+
+POLL_EVERY = 0.1  # s
+PATIENCE = 120.0  # s that the driver has to register
+QUEUE_LIMIT = 600.0  # s that an application waits for executors
+CLOCK_SKEW = 5.0  # s between this node's clock and the master's
+ANSWER_WITHIN = 10.0  # s
+
+
+def train_rank(archive: str, spec_file: str, data: str, out: str) -> None:
+    """One rank; runs in a process that torchrun starts inside a Spark task.
+
+    Spark puts the archives of `--py-files` on the path of its own Python workers, not of the processes that
+    they start; but it copies them into the executor's working directory, which those processes inherit. This
+    function travels pickled by value (it belongs to the submitted script): it must hold all that it needs.
+    """
+    import sys  # also what the module has imported is not there
+    from pathlib import Path
+
+    shipped = Path.cwd() / archive
+    if not shipped.is_file():
+        raise FileNotFoundError(f"Spark did not bring {archive} to {Path.cwd()}; submit it with --py-files.")
+    sys.path.insert(0, str(shipped))
+    from training.rank import end_if_failed, run_rank
+
+    end_if_failed(run_rank(Path(spec_file), Path(data), Path(out)))
+
+
+def main() -> int:
+    """Submit the run to the standalone cluster and wait for it; returns the exit status."""
+    parser = arguments("A run on Spark's standalone cluster.")
+    parser.add_argument("--master-ui", required=True, help="address of the standalone master's web page")
+    given = parser.parse_args()
+    try:
+        spec = read_spec(RunSpec, given.spec)
+    except SpecError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    queue = watch_queue(given.master_ui, spec.run_id)
+    spark = SparkSession.builder.appName(spec.run_id).getOrCreate()
+    try:
+        return _run(spark, spec, given, queue)
+    finally:
+        spark.stop()
+
+
+def _run(spark: SparkSession, spec: RunSpec, given: argparse.Namespace, queue: Future[float]) -> int:
+    if spark.conf.get("spark.task.maxFailures", None) != "1":
+        sys.stderr.write("Set spark.task.maxFailures=1: else Spark would silently train again what failed.\n")
+        return 1
+    archive = spark.conf.get("spark.submit.pyFiles", None) or ""
+    if not archive.endswith(".zip") or "," in archive:
+        sys.stderr.write(
+            "Submit one archive with --py-files: the zip with the package training at its top.\n"
+        )
+        return 1
+    given.out.mkdir(parents=True, exist_ok=True)
+    write_json(given.out / "launcher.json", {"queue_s": queue.result()})
+    distributor = TorchDistributor(
+        num_processes=spec.work.world_size, local_mode=False, use_gpu=spec.conditions.device == "cuda"
+    )
+    paths = [str(path.absolute()) for path in (given.spec, given.data, given.out)]
+    distributor.run(train_rank, Path(archive).name, *paths)
+    return 0
+
+
+def watch_queue(master_ui: str, name: str) -> Future[float]:
+    """Begin `wait_for_resources` beside the driver's own start, which may take longer than the wait."""
+    queue: Future[float] = Future()
+
+    def watch() -> None:
+        try:
+            queue.set_result(wait_for_resources(master_ui, name))
+        except Exception as error:  # raised where the result is asked for
+            queue.set_exception(error)
+
+    threading.Thread(target=watch, name="queue", daemon=True).start()
+    return queue
+
+
+def wait_for_resources(master_ui: str, name: str) -> float:
+    """Wait until the standalone master has given executors to the application that is about to register.
+
+    Args:
+        master_ui: address of the master's web page.
+        name: the application's.
+
+    Returns:
+        Seconds from the application's registration until then, to about 0.1 s.
+
+    Raises:
+        OSError: the master's page can't be read.
+        TimeoutError: no such application registers, or it gets no executor in `QUEUE_LIMIT`.
+    """
+    begun = time.time()
+    while True:
+        now = time.time()
+        registered = [
+            app
+            for app in _master_state(master_ui)["activeapps"]
+            if app["name"] == name and float(app["starttime"]) / 1000 >= begun - CLOCK_SKEW
+        ]
+        if registered and registered[-1]["state"] != "WAITING":
+            return max(0.0, now - float(registered[-1]["starttime"]) / 1000)
+        if not registered and now - begun > PATIENCE:
+            raise TimeoutError(
+                f"No application {name} came to the Spark master at {master_ui} in {PATIENCE} s."
+            )
+        if registered and now - begun > QUEUE_LIMIT:
+            raise TimeoutError(
+                f"Spark gave {name} no executor in {QUEUE_LIMIT} s: see the workers at {master_ui}."
+            )
+        time.sleep(POLL_EVERY)
+
+
+def _master_state(master_ui: str) -> dict[str, Any]:
+    # Never by way of a proxy: the master is in the cluster's own network.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(f"{master_ui.rstrip('/')}/json/", timeout=ANSWER_WITHIN) as answer:
+        state: dict[str, Any] = json.load(answer)
+    return state
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,50 @@
+"""Facts about this process: since when it lives, where, and with which libraries."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import socket
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+ENVIRONMENT_DIGEST_FILE = "TRAINBED_ENV_DIGEST"
+"""Environment variable with the path of the file that holds the digest of the installed environment."""
+
+LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "pydantic")
+
+
+def process_start() -> float:
+    """When the kernel started this process: unix time in seconds, good to 0.01 s (`starttime` in proc(5))."""
+    # The command name, in brackets, may hold spaces: count from its end. `starttime` is the 22nd.
+    fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    # `btime` of /proc/stat is whole seconds only; the boot clock gives the same moment with a fraction.
+    return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
+
+
+def peak_memory_mb() -> float:
+    """The most memory this process ever held resident, in MB (2^20 bytes)."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # ru_maxrss is in KiB on Linux
+
+
+def process_facts() -> dict[str, Any]:
+    """Host, user, cores, libraries and environment of this process, for its rank's file.
+
+    Raises:
+        OSError: the file named by `TRAINBED_ENV_DIGEST` can't be read.
+    """
+    digest_file = os.environ.get(ENVIRONMENT_DIGEST_FILE)
+    return {
+        "host": socket.gethostname(),
+        "pid": os.getpid(),
+        "uid": os.getuid(),
+        "affinity": sorted(os.sched_getaffinity(0)),
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
+        "versions": {"python": platform.python_version()}
+        | {name: metadata.version(name) for name in LIBRARIES},
+        "environment_digest": Path(digest_file).read_text(encoding="utf-8").strip() if digest_file else None,
+    }
