@@ -1,0 +1,310 @@
+"""A campaign: one matrix, with one code, on one cluster. It goes on only while all of that is the same."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+
+from experiments.archive import sha256
+from experiments.cluster import Cluster, Prepared
+from experiments.errors import UserError
+from experiments.files import campaign_name, json_text, utc_now, write_whole
+from experiments.matrix import Matrix
+from experiments.plan import PlannedRun
+from experiments.processes import is_alive, self_identity
+from experiments.provenance import Git
+from experiments.records import RECORD, Environment, ImageState, LinkState, NodeState, Record, read_record
+from training.spec import Sha256, explain
+
+FILE: Final = "campaign.json"
+ARCHIVE: Final = "training.zip"
+OUTPUTS: Final = "outputs"  # of an attempt: everything that was brought home
+VARIABLES: Final = "vars.json"
+ANSIBLE_LOG: Final = "ansible.log"
+STARTED: Final = "started.json"
+
+
+class Identity(BaseModel):
+    """What must be the same for runs to belong together."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    matrix: dict[str, Any]  # its content, without the description
+    code: Sha256
+    environment: str
+    image: str
+    dataset: Sha256
+    hardware: dict[str, str]
+    stacks: list[str]  # those that the cluster has
+    runs: list[str]  # the ids: pinning, link, device and slots of the cluster are in them
+
+    def differences(self, other: Identity) -> list[str]:
+        """What is different in `other`, in words."""
+        words = {
+            "matrix": "the matrix",
+            "code": "the training code",
+            "environment": "the environment",
+            "image": "the image",
+            "dataset": "the data set",
+            "hardware": "the nodes",
+            "stacks": "the stacks on the cluster",
+            "runs": "the conditions on the cluster",
+        }
+        changed = [name for name in words if getattr(self, name) != getattr(other, name)]
+        if len(changed) > 1 and ({"matrix", "dataset"} & set(changed)):
+            # Then the ids differ anyway, and say nothing more.
+            changed = [name for name in changed if name != "runs"]
+        return [words[name] for name in changed]
+
+
+class CampaignFile(BaseModel):
+    """campaign.json: what the report needs besides the records. Written once."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    matrix: str
+    name: str  # the UTC time of its start
+    description: str
+    started: AwareDatetime
+    baseline: str  # the stack that the others are held against: the matrix's first
+    identity: Identity
+    plan: list[PlannedRun]
+    stacks_missing: dict[str, str]
+    environment: Environment
+    dataset: dict[str, Any]  # dataset.json
+
+
+class Attempt:
+    """One attempt's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def number(self) -> int:
+        """1 for the first."""
+        return int(self.folder.name)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it has its record: without one, the controller ended in the middle."""
+        return (self.folder / RECORD).exists()
+
+    @property
+    def outputs(self) -> Path:
+        """Where run.yml puts what it brings home."""
+        return self.folder / OUTPUTS
+
+    @property
+    def variables(self) -> Path:
+        """The variables that run.yml was called with."""
+        return self.folder / VARIABLES
+
+    @property
+    def ansible_log(self) -> Path:
+        """The output of run.yml."""
+        return self.folder / ANSIBLE_LOG
+
+    def begin(self, moment: datetime) -> None:
+        """Notes when it started and which process sees to it."""
+        write_whole(
+            self.folder / STARTED, json_text({"started": moment.isoformat(), "controller": self_identity()})
+        )
+
+    @property
+    def started(self) -> datetime:
+        """When it started; where its note is missing, when its folder was made."""
+        try:
+            return datetime.fromisoformat(self._note()["started"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return datetime.fromtimestamp(int(self.folder.stat().st_mtime), UTC)
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether its controller has ended without a record of it."""
+        if self.recorded:
+            return False
+        try:
+            return not is_alive(self._note()["controller"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return True
+
+    def _note(self) -> Any:
+        return json.loads((self.folder / STARTED).read_bytes())
+
+    def record(self) -> Record:
+        """Its record (UserError if it is damaged)."""
+        return read_record(self.folder / RECORD)
+
+
+class Campaign:
+    """A campaign's folder."""
+
+    def __init__(self, folder: Path, file: CampaignFile) -> None:
+        self.folder = folder
+        self.file = file
+
+    @property
+    def archive(self) -> Path:
+        """The training code of all its runs."""
+        return self.folder / ARCHIVE
+
+    def attempts(self, run_id: str) -> list[Attempt]:
+        """The attempts at a run, oldest first."""
+        folders = [path for path in (self.folder / run_id).glob("*") if path.name.isdigit() and path.is_dir()]
+        return sorted((Attempt(folder) for folder in folders), key=lambda attempt: attempt.number)
+
+    def records(self, run_id: str) -> list[Record]:
+        """The records of a run, oldest first.
+
+        Raises:
+            UserError: one is damaged, or lies in a folder that is not its own.
+        """
+        records = []
+        for attempt in self.attempts(run_id):
+            if not attempt.recorded:
+                continue
+            record = attempt.record()
+            path = attempt.folder / RECORD
+            if (record.run_id, record.attempt, record.campaign) != (run_id, attempt.number, self.file.name):
+                raise UserError(
+                    f"The record {path} is in the wrong place: it is of {record.campaign}, {record.run_id}, "
+                    f"attempt {record.attempt:02d}."
+                )
+            records.append(record)
+        return records
+
+    def counting(self, run_id: str) -> Record | None:
+        """The record that counts for a run: the newest that is ok."""
+        return next((record for record in reversed(self.records(run_id)) if record.ok), None)
+
+    def new_attempt(self, run_id: str) -> Attempt:
+        """A new, empty folder for the next attempt."""
+        attempts = self.attempts(run_id)
+        number = attempts[-1].number + 1 if attempts else 1
+        attempt = Attempt(self.folder / run_id / f"{number:02d}")
+        attempt.outputs.mkdir(parents=True)
+        return attempt
+
+    def left_behind(self) -> list[tuple[PlannedRun, Attempt]]:
+        """Attempts that a dead controller left without a record."""
+        return [
+            (run, attempt)
+            for run in self.file.plan
+            for attempt in self.attempts(run.run_id)
+            if attempt.left_behind
+        ]
+
+
+def identity_of(matrix: Matrix, prepared: Prepared, code_digest: str, plan: list[PlannedRun]) -> Identity:
+    """What a campaign of `matrix` on the cluster as it is now would be made of."""
+    cluster = prepared.cluster
+    return Identity(
+        matrix=matrix.content(),
+        code=code_digest,
+        environment=cluster.environment_digest,
+        image=cluster.image.id,
+        dataset=prepared.dataset.digest,
+        hardware=cluster.hardware,
+        stacks=sorted(cluster.stacks),
+        runs=[run.run_id for run in plan],
+    )
+
+
+def environment_of(cluster: Cluster, git: Git) -> Environment:
+    """What a record keeps of the cluster. The command that reaches it stays out: it names keys and users."""
+    return Environment(
+        inventory=cluster.inventory,
+        nodes={name: NodeState(**node.model_dump()) for name, node in cluster.nodes.items()},
+        workers=cluster.workers,
+        environment_digest=cluster.environment_digest,
+        lock=cluster.lock,
+        image=ImageState(**cluster.image.model_dump()),
+        link=LinkState(**cluster.link.model_dump()),
+        pinning=cluster.pinning,
+        slots_per_worker=cluster.slots_per_worker,
+        device=cluster.device,
+        versions=cluster.versions,
+        git=git,
+    )
+
+
+def campaigns(results: Path) -> list[Path]:
+    """The folders of a matrix's campaigns, oldest first."""
+    return sorted(path.parent for path in results.glob(f"[0-9]*/{FILE}"))
+
+
+def left_behind_anywhere(results: Path) -> list[Attempt]:
+    """Attempts of any matrix (each has a folder in `results`) that dead controllers left without a record."""
+    started = results.glob(f"*/[0-9]*/*/[0-9]*/{STARTED}")
+    return [attempt for path in sorted(started) if (attempt := Attempt(path.parent)).left_behind]
+
+
+def open_campaign(folder: Path) -> Campaign:
+    """The campaign in `folder`.
+
+    Raises:
+        UserError: there is none, or its file is damaged.
+    """
+    path = folder / FILE
+    try:
+        file = CampaignFile.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{folder} is no campaign: {FILE} can't be read ({error.strerror}).") from error
+    except ValidationError as error:
+        raise UserError(
+            explain(error, str(path))
+            + f" Move {folder} away, or take it from a backup; nothing of it was changed."
+        ) from error
+    return Campaign(folder, file)
+
+
+def create_campaign(
+    results: Path,
+    matrix: Matrix,
+    identity: Identity,
+    plan: list[PlannedRun],
+    archive: bytes,
+    prepared: Prepared,
+    git: Git,
+) -> Campaign:
+    """A new campaign's folder, whole: made beside, then renamed."""
+    started = _free_second(results)
+    file = CampaignFile(
+        matrix=matrix.name,
+        name=campaign_name(started),
+        description=" ".join(matrix.description.split()),
+        started=started,
+        baseline=matrix.stacks[0],
+        identity=identity,
+        plan=plan,
+        stacks_missing=prepared.cluster.stacks_missing,
+        environment=environment_of(prepared.cluster, git),
+        dataset=prepared.dataset_file,
+    )
+    if sha256(archive) != identity.code:
+        raise UserError("The training code's archive does not have the digest that the campaign names.")
+    beside = results / f".{file.name}.new"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    write_whole(beside / ARCHIVE, archive)
+    write_whole(beside / FILE, file.model_dump_json(indent=2) + "\n")
+    folder = results / file.name
+    beside.rename(folder)
+    return Campaign(folder, file)
+
+
+def _free_second(results: Path) -> datetime:
+    """The next second that no campaign is named by."""
+    moment = utc_now()
+    while (results / campaign_name(moment)).exists():
+        time.sleep(0.05)
+        moment = utc_now()
+    return moment

@@ -1,0 +1,133 @@
+"""The command line: plan, run, report, check."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from experiments.campaign import campaigns, open_campaign
+from experiments.check import faults_of, find_campaigns
+from experiments.errors import UserError
+from experiments.interrupts import Interrupted, Interrupts
+from experiments.loop import Options, run_matrix
+from experiments.matrix import load_matrix
+from experiments.plan import make_plan
+from experiments.playbooks import Playbooks
+from experiments.report import write_report
+from experiments.screen import Screen
+from experiments.session import prepared_cluster
+from experiments.summary import show_plan
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+USAGE_ERROR: Final = 2  # also what argparse ends with
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit status."""
+    arguments = _parser().parse_args(argv)
+    screen = Screen()
+    interrupts = Interrupts()
+    try:
+        with interrupts:
+            return _command(arguments, screen, interrupts)
+    except Interrupted:
+        screen.clear_status()
+        screen.line("Stopped. The same command goes on where this one ended.")
+        return interrupts.exit_status
+    except UserError as error:
+        screen.clear_status()
+        print(error, file=sys.stderr)
+        return USAGE_ERROR
+    except OSError as error:
+        screen.clear_status()
+        place = f" ({error.filename})" if error.filename else ""
+        print(f"A file or program could not be used: {error.strerror or error}{place}.", file=sys.stderr)
+        return USAGE_ERROR
+
+
+def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrupts) -> int:
+    if arguments.command == "report":
+        return _report(arguments.matrix, arguments.campaign, screen)
+    if arguments.command == "check":
+        return _check(arguments.paths, screen)
+    matrix = load_matrix(arguments.matrix)
+    playbooks = Playbooks(ROOT, interrupts, screen)
+    if arguments.command == "plan":
+        with prepared_cluster(playbooks, matrix, ROOT / "results", "plan", arguments.break_lock) as prepared:
+            show_plan(screen, make_plan(matrix, prepared.cluster, prepared.dataset.digest), matrix.name)
+        return 0
+    options = Options(only=arguments.only, new=arguments.new, break_lock=arguments.break_lock)
+    return run_matrix(ROOT, playbooks, matrix, options)
+
+
+def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
+    name = Path(matrix).stem
+    folder = ROOT / "results" / name
+    there = campaigns(folder)
+    if not there:
+        raise UserError(
+            f"There are no results of {name} in {folder}; `python -m experiments run {matrix}` makes some."
+        )
+    chosen = there[-1] if campaign is None else folder / campaign
+    if chosen not in there:
+        raise UserError(
+            f"There is no campaign {campaign} of {name}; there are {', '.join(path.name for path in there)}."
+        )
+    for path in write_report(open_campaign(chosen)):
+        screen.line(str(path))
+    return 0
+
+
+def _check(paths: Sequence[Path], screen: Screen) -> int:
+    status = 0
+    for path in paths:
+        for folder in find_campaigns(path):
+            faults = list(faults_of(folder))
+            screen.line(
+                f"{folder}: "
+                + (f"{len(faults)} fault{'s' if len(faults) > 1 else ''}" if faults else "all is well")
+            )
+            for fault in faults:
+                screen.line(f"  {fault}")
+            status = 1 if faults else status
+    return status
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments", description="Plan, run and report experiments on a testbed."
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    plan = commands.add_parser(
+        "plan", help="show which runs a matrix has on this cluster, and which it can't have"
+    )
+    run = commands.add_parser("run", help="run a matrix, or what is left of it")
+    for command in (plan, run):
+        command.add_argument("matrix", help="name of a matrix in experiments/matrices/, or path of one")
+        command.add_argument(
+            "--break-lock",
+            action="store_true",
+            help="take the cluster's lock from a holder who is certainly gone",
+        )
+    run.add_argument("--only", metavar="GLOB", help="only the runs whose id fits, such as '*-w1-*'")
+    run.add_argument(
+        "--new", action="store_true", help="begin a new campaign, also when the newest could go on"
+    )
+
+    report = commands.add_parser("report", help="write report.md and report.html of a campaign")
+    report.add_argument("matrix", help="name of the matrix")
+    report.add_argument("--campaign", metavar="ID", help="which campaign (default: the newest)")
+
+    check = commands.add_parser("check", help="check results: schema, digests, completeness, equal weights")
+    check.add_argument(
+        "paths",
+        nargs="+",
+        type=Path,
+        metavar="PATH",
+        help="results/, results/<matrix> or a campaign's folder",
+    )
+    return parser

@@ -1,0 +1,354 @@
+"""Composing the record of an attempt from what was brought home, and judging whether the run counts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from experiments.archive import file_sha256
+from experiments.cause import cause_of_failure, without_secrets
+from experiments.records import Environment, Epoch, Launch, Rank, Record, Status
+from training.spec import PHASES, RunSpec, explain
+
+OUTSIDE: Final = ("queue", "launch", "shutdown")  # phases that training itself can't see
+CLOCK_TOLERANCE_S: Final = 0.05  # less is no sign of clocks that differ: a process's start is known to 0.01 s
+
+
+class _Left(BaseModel):
+    """What training leaves; it may say more than is used here."""
+
+    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
+
+
+class _LeftTimes(_Left):
+    process_start: float
+    train_start: float
+    train_end: float
+
+
+class _LeftRank(_Left):
+    rank: int
+    local_rank: int
+    world_size: int
+    host: str
+    uid: int
+    affinity: list[int]
+    threads: int
+    interop_threads: int
+    omp_num_threads: str | None = Field(default=None, alias="OMP_NUM_THREADS")
+    cpu_capability: str
+    versions: dict[str, str]
+    environment_digest: str | None = None
+    code_digest: str | None = None
+    times: _LeftTimes
+    phases: dict[str, Annotated[float, Field(ge=0)]]
+    train_s: float
+    steps: int
+    weights_digest: str
+
+
+class _LeftEpoch(_Left):
+    epoch: int
+    train_loss: float | None = None  # None: not a number any more
+    seconds: float
+    lr: float | None = None
+    validation_loss: float | None = None
+    validation_accuracy: float | None = None
+    validation_correct: int | None = None
+    validation_count: int | None = None
+
+
+class _LeftResult(_Left):
+    status: str
+    epochs: list[_LeftEpoch]
+    weights_digest: str
+    validation_count: int
+
+
+class _LeftLaunch(_Left):
+    stack: str
+    started: float
+    ended: float
+    exit_code: int
+    command: list[str]
+    nodes: list[str] = Field(default_factory=list)
+
+
+class _LeftQueue(_Left):
+    queue_s: Annotated[float, Field(ge=0)]
+
+
+class _LeftUnreadable(Exception):
+    """A file that was brought home is damaged."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an attempt was to be."""
+
+    matrix: str
+    campaign: str
+    attempt: int
+    specification: RunSpec
+    code_digest: str
+    source_digest: str | None  # of the same code as the ranks see it; None where that is not known any more
+    uid: int | None  # of the user that training is to run as; None where the cluster doesn't say
+    environment: Environment
+
+
+@dataclass
+class Happened:
+    """What the controller saw of an attempt."""
+
+    started: datetime
+    ended: datetime | None = None
+    total_s: float | None = None
+    exit_code: int | None = None  # of run.yml; None = it was ended, or nobody saw it end
+    interrupted: str | None = None  # why the attempt was cut short, in a sentence
+    epochs_seen: list[dict[str, Any]] = field(default_factory=list)  # by the live progress
+    notes: list[str] = field(default_factory=list)
+
+
+Left = TypeVar("Left", bound=_Left)
+
+
+def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) -> Record:
+    """The record of one attempt, whatever became of it."""
+    damaged: list[str] = []
+
+    def read(kind: type[Left], name: str) -> Left | None:
+        try:
+            return _read(kind, outputs / name)
+        except _LeftUnreadable as error:
+            damaged.append(str(error))
+            return None
+
+    launch = read(_LeftLaunch, "launch.json")
+    queue = read(_LeftQueue, "launcher.json")
+    result = read(_LeftResult, "result.json")
+    ranks = [
+        rank
+        for number in _rank_numbers(outputs)
+        if (rank := read(_LeftRank, f"rank-{number}.json")) is not None
+    ]
+    notes = list(happened.notes)
+
+    status: Status = "ok"
+    reason: str | None = None
+    if happened.interrupted is not None:
+        status, reason = "interrupted", happened.interrupted
+    elif happened.exit_code != 0 or (launch is not None and launch.exit_code != 0):
+        status = "failed"
+        reason = cause_of_failure(outputs, ansible_log, launch.exit_code if launch else None)
+    else:
+        faults = damaged or _faults(asked, launch, result, ranks, outputs)
+        if faults:
+            status, reason = "failed", faults[0]
+            notes += [f"Also: {fault}" for fault in faults[1:]]
+
+    slowest = max(ranks, key=lambda rank: (rank.train_s, -rank.rank), default=None)
+    phases = None
+    if launch is not None and slowest is not None and happened.total_s is not None:
+        phases = _phases(slowest, launch, queue.queue_s if queue else 0.0, happened.total_s, notes)
+    epochs = _epochs(result, happened.epochs_seen, notes)
+    last = epochs[-1] if epochs and result is not None else None
+    work = asked.specification.work
+    return Record(
+        matrix=asked.matrix,
+        campaign=asked.campaign,
+        run_id=asked.specification.run_id,
+        attempt=asked.attempt,
+        specification=asked.specification,
+        work_digest=work.digest,
+        conditions_digest=asked.specification.conditions.digest,
+        code_digest=asked.code_digest,
+        status=status,
+        reason=reason,
+        started=happened.started,
+        ended=happened.ended,
+        total_s=happened.total_s,
+        train_s=slowest.train_s if slowest else None,
+        slowest_rank=slowest.rank if slowest else None,
+        phases=phases,
+        epochs=epochs,
+        weights_digest=result.weights_digest if result else None,
+        validation_correct=last.validation_correct if last else None,
+        validation_count=result.validation_count if result else None,
+        ranks=[_rank(rank, asked.environment, launch) for rank in ranks],
+        launch=_launch(launch),
+        environment=asked.environment,
+        notes=notes,
+        files={path.relative_to(outputs).as_posix(): file_sha256(path) for path in _files(outputs)},
+    )
+
+
+def _read(kind: type[Left], path: Path) -> Left | None:
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise _LeftUnreadable(f"{path.name} can't be read: {error.strerror}.") from error
+    except ValidationError as error:
+        raise _LeftUnreadable(explain(error, f"{path.name}, as the run left it,")) from error
+
+
+def _files(outputs: Path) -> list[Path]:
+    return sorted(path for path in outputs.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def _rank_numbers(outputs: Path) -> list[int]:
+    names = (re.fullmatch(r"rank-(\d+)\.json", path.name) for path in outputs.glob("rank-*.json"))
+    return sorted(int(name[1]) for name in names if name)
+
+
+def _faults(
+    asked: Asked,
+    launch: _LeftLaunch | None,
+    result: _LeftResult | None,
+    ranks: list[_LeftRank],
+    outputs: Path,
+) -> list[str]:
+    """Why a run whose command succeeded does not count, a sentence each."""
+    if launch is None:
+        return ["playbooks/run.yml succeeded, but brought no launch.json home."]
+    if result is None:
+        return ["The stack's command succeeded, but training left no result.json: it did not reach its end."]
+    specification, work = asked.specification, asked.specification.work
+    faults = []
+    if result.status != "ok":
+        faults.append(f"Training ended with the status {result.status!r}.")
+    spec_file = outputs / "spec.json"
+    if spec_file.exists():
+        try:
+            if RunSpec.model_validate_json(spec_file.read_bytes()) != specification:
+                faults.append(
+                    "The specification that reached the nodes (spec.json) is not the one that was asked for."
+                )
+        except ValidationError as error:
+            faults.append(explain(error, "spec.json, as it reached the nodes,"))
+    if [rank.rank for rank in ranks] != list(range(work.world_size)):
+        there = ", ".join(str(rank.rank) for rank in ranks) or "none"
+        faults.append(f"Of the ranks 0 to {work.world_size - 1} these left their file: {there}.")
+    digests = {rank.weights_digest for rank in ranks} | {result.weights_digest}
+    if len(digests) > 1:
+        shown = ", ".join(f"rank {rank.rank}: {rank.weights_digest[:8]}" for rank in ranks)
+        faults.append(f"The weights differ between ranks ({shown}).")
+    if result.validation_count != work.data.validation:
+        faults.append(
+            f"Accuracy was counted over {result.validation_count} reviews, "
+            f"but the data set has {work.data.validation} to validate with."
+        )
+    epochs = [epoch.epoch for epoch in result.epochs]
+    if epochs != list(range(1, work.epochs + 1)):
+        faults.append(f"Of the epochs 1 to {work.epochs} there are figures for {epochs}.")
+    for rank in ranks:
+        faults += _rank_faults(asked, rank)
+    if len({rank.uid for rank in ranks}) > 1:
+        shown = ", ".join(f"{rank.rank}: uid {rank.uid}" for rank in ranks)
+        faults.append(f"The ranks ran as different users ({shown}).")
+    return faults
+
+
+def _rank_faults(asked: Asked, rank: _LeftRank) -> list[str]:
+    specification, faults = asked.specification, []
+    if rank.world_size != specification.work.world_size:
+        faults.append(
+            f"Rank {rank.rank} saw {rank.world_size} ranks instead of {specification.work.world_size}."
+        )
+    if rank.environment_digest != asked.environment.environment_digest:
+        seen = rank.environment_digest[:12] if rank.environment_digest else "none that it knew of"
+        faults.append(
+            f"Rank {rank.rank} on {rank.host} ran in another environment ({seen}) than the cluster's "
+            f"({asked.environment.environment_digest[:12]})."
+        )
+    if rank.threads != specification.conditions.threads:
+        faults.append(
+            f"Rank {rank.rank} ran with {rank.threads} threads instead of {specification.conditions.threads}."
+        )
+    if asked.uid is not None and rank.uid != asked.uid:
+        faults.append(f"Rank {rank.rank} ran as uid {rank.uid} instead of {asked.uid}.")
+    elif rank.uid == 0:
+        faults.append(
+            f"Rank {rank.rank} ran as root; training runs as the testbed's own user on every stack."
+        )
+    if asked.source_digest is not None and rank.code_digest not in (None, asked.source_digest):
+        faults.append(f"Rank {rank.rank} on {rank.host} ran other training code than the campaign's.")
+    unknown = sorted(set(rank.phases) - set(PHASES))
+    if unknown:
+        faults.append(f"Rank {rank.rank} reports phases that there are not: {', '.join(unknown)}.")
+    return faults
+
+
+def _phases(
+    rank: _LeftRank, launch: _LeftLaunch, queue_s: float, total_s: float, notes: list[str]
+) -> dict[str, float]:
+    """Where `total_s` went: the slowest rank's own phases, what lies around them, the rest as `other`.
+
+    Clocks of different nodes are compared for launch and shutdown; they are set by NTP, so that this is good
+    to some milliseconds.
+    """
+    phases = {name: rank.phases.get(name, 0.0) for name in PHASES}
+    phases["queue"] = queue_s
+    phases["launch"] = rank.times.process_start - launch.started - queue_s
+    phases["shutdown"] = launch.ended - rank.times.train_end
+    for name in OUTSIDE:
+        if phases[name] < 0:
+            if phases[name] < -CLOCK_TOLERANCE_S:
+                notes.append(
+                    f"By the nodes' clocks the phase {name} took {phases[name]:.3f} s: the clocks differ, "
+                    "and it is counted as 0."
+                )
+            phases[name] = 0.0
+    phases["other"] = 0.0
+    # The rest: what training itself has no name for, and Ansible's work before and after the stack's.
+    phases["other"] = total_s - sum(phases.values())
+    if phases["other"] < 0:
+        notes.append(
+            f"The named phases are {-phases['other']:.3f} s longer than total_s: the nodes' clocks differ."
+        )
+    return phases
+
+
+def _epochs(result: _LeftResult | None, seen: list[dict[str, Any]], notes: list[str]) -> list[Epoch]:
+    left = result.epochs if result is not None else []
+    if result is None:
+        for figures in seen:
+            try:
+                left.append(_LeftEpoch.model_validate(figures))
+            except ValidationError:
+                notes.append("Figures of an epoch that were seen while it ran could not be read.")
+        if left:
+            notes.append("The figures of the epochs are those seen while it ran.")
+    return [Epoch(**epoch.model_dump()) for epoch in left]
+
+
+def _rank(rank: _LeftRank, environment: Environment, launch: _LeftLaunch | None) -> Rank:
+    return Rank(
+        node=_node(rank, environment, launch),
+        **rank.model_dump(exclude={"world_size", "code_digest", "times", "phases"}),
+    )
+
+
+def _node(rank: _LeftRank, environment: Environment, launch: _LeftLaunch | None) -> str | None:
+    """The inventory's name of the node that a rank ran on."""
+    short = rank.host.split(".")[0]
+    for name, node in environment.nodes.items():
+        if rank.host in (name, node.address) or short == name.split(".")[0]:
+            return name
+    if launch is not None and rank.rank < len(launch.nodes):
+        return launch.nodes[rank.rank]
+    return None
+
+
+def _launch(launch: _LeftLaunch | None) -> Launch | None:
+    if launch is None:
+        return None
+    fields = launch.model_dump()
+    fields["command"] = [without_secrets(word) for word in launch.command]
+    return Launch(**fields)

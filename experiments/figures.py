@@ -1,0 +1,249 @@
+"""The figures of a campaign, from its records alone: means, overheads, speed-ups, and equal weights."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from experiments.campaign import Campaign, CampaignFile
+from experiments.plan import PlannedRun
+from experiments.records import Record
+from training.spec import PHASES
+
+STATUS_WORDS: Final = {"failed": "failed", "interrupted": "was interrupted"}
+Z_95: Final = 1.959963984540054  # two-sided 95 % of the normal distribution
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Mean and, from two values on, sample standard deviation."""
+
+    mean: float
+    sd: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How many reviews were judged rightly; with several seeds, the mean of the runs."""
+
+    accuracy: float
+    correct: int | None  # None with several seeds
+    count: int
+    half_width: float  # of one run's 95 % interval: the reviews are a sample
+    n: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs that differ only in their seed."""
+
+    axes: dict[str, Any]  # without the seed
+    stack: str
+    workers: int
+    planned: int
+    possible: int
+    records: list[Record]  # those that count
+    train_s: Spread | None
+    total_s: Spread | None
+    accuracy: Accuracy | None
+    phases: dict[str, float] | None  # means
+    overhead_train: float | None  # train_s against the baseline stack's, as a fraction: 0.1 = 10 % more
+    overhead_total: float | None
+    speed_up: float | None  # against one worker of the same stack
+    efficiency: float | None  # speed-up by worker
+
+
+@dataclass(frozen=True)
+class SameWork:
+    """One work that more than one stack has done."""
+
+    name: str
+    digests: dict[str, list[str]]  # by stack
+
+    @property
+    def equal(self) -> bool:
+        """Whether all ended with the same weights."""
+        return len({digest for digests in self.digests.values() for digest in digests}) == 1
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Everything that a report shows."""
+
+    campaign: CampaignFile
+    cells: list[Cell]
+    compared: list[SameWork]
+    alone: int  # works that only one stack has done
+    not_run: list[tuple[str, str]]  # run and reason
+    attempts: list[Record]  # those that failed or were interrupted
+    counting: list[Record]
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """Mean and sample standard deviation of `values`; None of nothing."""
+    if not values:
+        return None
+    return Spread(
+        statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values)
+    )
+
+
+def half_width(accuracy: float, count: int) -> float:
+    """Half the width of the 95 % interval of a share of `count` (normal approximation of the binomial)."""
+    return Z_95 * math.sqrt(accuracy * (1 - accuracy) / count)
+
+
+def figures_of(campaign: Campaign) -> Figures:
+    """The figures of `campaign` as its records stand now.
+
+    Raises:
+        UserError: a record is damaged.
+    """
+    plan = campaign.file.plan
+    records = {run.run_id: campaign.records(run.run_id) for run in plan}
+    counting = {
+        run_id: record
+        for run_id, all_of_it in records.items()
+        if (record := _newest_ok(all_of_it)) is not None
+    }
+    compared, alone = _same_work(list(counting.values()))
+    return Figures(
+        campaign=campaign.file,
+        cells=_cells(campaign.file, counting),
+        compared=compared,
+        alone=alone,
+        not_run=[
+            (run.run_id, reason)
+            for run in plan
+            if (reason := _why_absent(run, records[run.run_id])) is not None
+        ],
+        attempts=[record for run in plan for record in records[run.run_id] if not record.ok],
+        counting=[counting[run.run_id] for run in plan if run.run_id in counting],
+    )
+
+
+def _newest_ok(records: Sequence[Record]) -> Record | None:
+    return next((record for record in reversed(records) if record.ok), None)
+
+
+def _why_absent(run: PlannedRun, records: Sequence[Record]) -> str | None:
+    """Why a planned run has no figures; None if it has."""
+    if run.cannot_run is not None:
+        return run.cannot_run
+    if not records:
+        return "Not run yet."
+    if _newest_ok(records) is None:
+        return f"No attempt is ok; the last one {STATUS_WORDS[records[-1].status]}: {records[-1].reason}"
+    return None
+
+
+def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
+    groups: dict[tuple[tuple[str, str], ...], list[PlannedRun]] = {}
+    for run in file.plan:
+        groups.setdefault(run.cell, []).append(run)
+    times = {
+        key: (
+            spread([train for record in _of(runs, counting) if (train := record.train_s) is not None]),
+            spread([total for record in _of(runs, counting) if (total := record.total_s) is not None]),
+        )
+        for key, runs in groups.items()
+    }
+
+    def other(key: tuple[tuple[str, str], ...], **changed: Any) -> tuple[Spread | None, Spread | None]:
+        """The times of the cell that differs from `key` only in what is `changed`."""
+        return times.get(
+            tuple((name, repr(changed.get(name)) if name in changed else value) for name, value in key),
+            (None, None),
+        )
+
+    cells = []
+    for key, runs in groups.items():
+        axes = {name: value for name, value in runs[0].axes.items() if name != "seed"}
+        workers = runs[0].specification.work.workers
+        train_s, total_s = times[key]
+        base_train, base_total = other(key, stack=file.baseline)
+        is_baseline = axes["stack"] == file.baseline
+        speed_up = _ratio(other(key, workers=1)[0], train_s) if workers > 1 else None
+        records = _of(runs, counting)
+        cells.append(
+            Cell(
+                axes=axes,
+                stack=axes["stack"],
+                workers=workers,
+                planned=len(runs),
+                possible=sum(run.cannot_run is None for run in runs),
+                records=records,
+                train_s=train_s,
+                total_s=total_s,
+                accuracy=_accuracy(records),
+                phases=_phases(records),
+                overhead_train=None if is_baseline else _excess(train_s, base_train),
+                overhead_total=None if is_baseline else _excess(total_s, base_total),
+                speed_up=speed_up,
+                efficiency=speed_up / workers if speed_up is not None else None,
+            )
+        )
+    return cells
+
+
+def _of(runs: Sequence[PlannedRun], counting: Mapping[str, Record]) -> list[Record]:
+    return [counting[run.run_id] for run in runs if run.run_id in counting]
+
+
+def _ratio(above: Spread | None, below: Spread | None) -> float | None:
+    return above.mean / below.mean if above is not None and below is not None and below.mean > 0 else None
+
+
+def _excess(value: Spread | None, base: Spread | None) -> float | None:
+    ratio = _ratio(value, base)
+    return None if ratio is None else ratio - 1
+
+
+def _accuracy(records: Sequence[Record]) -> Accuracy | None:
+    counted = [
+        (record.validation_correct, record.validation_count)
+        for record in records
+        if record.validation_correct is not None and record.validation_count
+    ]
+    if not counted:
+        return None
+    accuracy = statistics.fmean(correct / count for correct, count in counted)
+    correct, count = counted[0]
+    return Accuracy(
+        accuracy, correct if len(counted) == 1 else None, count, half_width(accuracy, count), len(counted)
+    )
+
+
+def _phases(records: Sequence[Record]) -> dict[str, float] | None:
+    found = [record.phases for record in records if record.phases is not None]
+    if not found:
+        return None
+    return {name: statistics.fmean(phases[name] for phases in found) for name in PHASES}
+
+
+def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int]:
+    """Works that more than one stack has done, and the number of those that only one has."""
+    works: dict[str, list[Record]] = {}
+    for record in records:
+        works.setdefault(record.work_digest, []).append(record)
+    compared, alone = [], 0
+    for found in works.values():
+        digests: dict[str, list[str]] = {}
+        for record in found:
+            assert record.weights_digest is not None  # a record that counts has it
+            digests.setdefault(record.specification.stack, []).append(record.weights_digest)
+        if len(digests) > 1:
+            compared.append(SameWork(_work_name(found[0]), digests))
+        else:
+            alone += 1
+    return compared, alone
+
+
+def _work_name(record: Record) -> str:
+    work = record.specification.work
+    workers = f"{work.workers} worker{'s' if work.workers > 1 else ''}"
+    return f"{workers}, {work.epochs} epochs, seed {work.seed} ({record.work_digest[:8]})"

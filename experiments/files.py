@@ -1,0 +1,39 @@
+"""Files that are there whole or not at all, and times as they are written in them."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+
+def write_whole(path: Path, content: str | bytes) -> None:
+    """Writes beside `path`, then renames: a reader, or a power cut, finds all of it or nothing."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    data = content.encode() if isinstance(content, str) else content
+    try:
+        with beside.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def json_text(content: Any) -> str:
+    """`content` as JSON that a person can read."""
+    return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def utc_now() -> datetime:
+    """This moment, in UTC, to the millisecond."""
+    now = datetime.now(UTC)
+    return now.replace(microsecond=now.microsecond // 1000 * 1000)
+
+
+def campaign_name(moment: datetime) -> str:
+    """A campaign's name: the UTC time of its start."""
+    return moment.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")

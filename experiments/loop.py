@@ -1,0 +1,266 @@
+"""The campaign loop: one run after another, each with its record, whatever happens."""
+
+from __future__ import annotations
+
+import fnmatch
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from experiments.archive import build_archive, sha256
+from experiments.campaign import (
+    Attempt,
+    Campaign,
+    campaigns,
+    create_campaign,
+    environment_of,
+    identity_of,
+    open_campaign,
+)
+from experiments.cluster import Prepared
+from experiments.compose import Asked, Happened, compose
+from experiments.errors import UserError
+from experiments.files import utc_now
+from experiments.interrupts import Interrupted
+from experiments.matrix import Matrix
+from experiments.plan import PlannedRun, make_plan
+from experiments.playbooks import Playbooks, failure_message
+from experiments.progress import Follower, Progress, duration
+from experiments.provenance import Git, git_state
+from experiments.records import Record, write_record
+from experiments.session import prepared_cluster
+from experiments.summary import show_campaign
+from training.digest import code_digest
+
+DEAD_CONTROLLER: Final = (
+    "The controller ended in the middle of the run and left no record (killed, or its machine switched off)."
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `run` was told."""
+
+    only: str | None = None
+    new: bool = False
+    break_lock: bool = False
+
+
+def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Options) -> int:
+    """Runs what is left to run of `matrix`; returns the exit status, 0 if all asked for is done and ok.
+
+    Raises:
+        UserError: it can't begin or can't go on.
+        Interrupted: a signal ended it; what was under way is recorded, and nothing runs on.
+    """
+    results = root / "results"
+    with prepared_cluster(playbooks, matrix, results, "run", options.break_lock) as prepared:
+        git = git_state(root)
+        campaign = _campaign(root, playbooks, matrix, prepared, git, options.new)
+        loop = _Loop(playbooks, campaign, prepared, git)
+        loop.recover()
+        return loop.go(_selected(campaign.file.plan, options.only))
+
+
+def _campaign(
+    root: Path, playbooks: Playbooks, matrix: Matrix, prepared: Prepared, git: Git, new: bool
+) -> Campaign:
+    """The newest campaign, if it was made of the same things as there are now, else a new one."""
+    say = playbooks.screen.line
+    folder = root / "results" / matrix.name
+    archive = build_archive(root / "training")
+    plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
+    identity = identity_of(matrix, prepared, sha256(archive), plan)
+    existing = campaigns(folder)
+    if existing and not new:
+        campaign = open_campaign(existing[-1])
+        changed = campaign.file.identity.differences(identity)
+        if not changed:
+            say(f"Campaign {campaign.file.name} of {matrix.name} goes on.")
+            return campaign
+        say(
+            f"Since campaign {campaign.file.name} this has changed: {', '.join(changed)}. "
+            "So this is a new campaign.",
+            "yellow",
+        )
+    campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git)
+    say(f"Campaign {campaign.file.name} of {matrix.name} begins.")
+    return campaign
+
+
+def _selected(plan: list[PlannedRun], only: str | None) -> list[PlannedRun]:
+    if only is None:
+        return plan
+    selected = [run for run in plan if fnmatch.fnmatchcase(run.run_id, only)]
+    if not selected:
+        raise UserError(f"--only {only} fits none of the runs: {', '.join(run.run_id for run in plan)}.")
+    return selected
+
+
+class _Loop:
+    """One command's way through a campaign."""
+
+    def __init__(self, playbooks: Playbooks, campaign: Campaign, prepared: Prepared, git: Git) -> None:
+        self._playbooks = playbooks
+        self._screen = playbooks.screen
+        self._campaign = campaign
+        self._cluster = prepared.cluster
+        self._environment = environment_of(prepared.cluster, git)
+        self._source_digest = code_digest()
+
+    def recover(self) -> None:
+        """Records the attempts that a dead controller left, and ends what they may have left on the nodes."""
+        left = self._campaign.left_behind()
+        for run, attempt in left:
+            happened = Happened(started=attempt.started, interrupted=DEAD_CONTROLLER)
+            write_record(self._compose(run, attempt, happened), attempt.folder)
+            self._screen.line(
+                f"Recorded as interrupted: {run.run_id}, attempt {attempt.number:02d}. {DEAD_CONTROLLER}",
+                "yellow",
+            )
+        if left:
+            self._stop(left[-1][1])
+
+    def go(self, selected: list[PlannedRun]) -> int:
+        """Runs what is not done of `selected`, shows the table, returns the exit status."""
+        possible = [run for run in selected if run.cannot_run is None]
+        todo = [run for run in possible if self._campaign.counting(run.run_id) is None]
+        done = len(possible) - len(todo)
+        if done:
+            self._screen.line(f"{done} of {len(possible)} runs are done already.")
+        last: tuple[Record, Attempt] | None = None
+        for at, run in enumerate(todo, start=done + 1):
+            self._playbooks.interrupts.check()
+            last = self._attempt(run, f"run {at} of {len(possible)}", rest=len(possible) - at)
+        if last is not None and not last[0].ok:
+            self._stop(last[1])  # after every other run the next one has seen to it
+        show_campaign(self._screen, self._campaign)
+        if not possible:
+            self._screen.line("None of these runs can be made on this cluster.", "red")
+            return 1
+        if not todo:
+            self._screen.line("Everything is done already; nothing was run. (--new begins a new campaign.)")
+        lacking = [run for run in possible if self._campaign.counting(run.run_id) is None]
+        return 1 if lacking else 0
+
+    def _attempt(self, run: PlannedRun, which: str, rest: int) -> tuple[Record, Attempt]:
+        attempt = self._campaign.new_attempt(run.run_id)
+        happened = Happened(started=utc_now())
+        attempt.begin(happened.started)
+        progress = Progress(run.specification.work.epochs)
+        # Another campaign may have made the same run before: its folder there must not be met again.
+        name = f"{self._campaign.file.name}-{attempt.folder.name}"
+        run_dir = f"{self._cluster.shared_storage_path}/runs/{run.run_id}/{name}"
+        follower = Follower(self._cluster.shell, run_dir, progress)
+        milestone, mean = progress.milestone, self._mean_total()
+
+        def tick() -> None:
+            nonlocal milestone
+            now, milestone = progress.milestone != milestone, progress.milestone
+            self._screen.status(
+                f"{which} · {run.run_id} · {progress.text()}{_time_left(progress, rest, mean)}", now=now
+            )
+
+        variables = {
+            "run_stack": run.specification.stack,
+            "run_id": run.run_id,
+            "run_attempt": name,
+            "run_spec": run.specification.model_dump(mode="json"),
+            "run_code_digest": self._campaign.file.identity.code,
+            "run_code_archive": str(self._campaign.archive.absolute()),
+            "run_dest": str(attempt.outputs.absolute()),
+        }
+        self._screen.status(f"{which} · {run.run_id} · starting", now=True)
+        follower.start()
+        finished = False
+        try:
+            outcome = self._playbooks.play(
+                "run", attempt.ansible_log, variables, variables_file=attempt.variables, tick=tick
+            )
+            happened.exit_code, happened.total_s = outcome.exit_code, outcome.seconds
+            happened.ended = utc_now()
+            finished = True
+        except Interrupted:
+            signal = self._playbooks.interrupts.received[0]
+            happened.interrupted = (
+                f"The controller was told to stop ({signal.name}) while the run was under way."
+            )
+        finally:
+            follower.stop()
+            self._screen.clear_status()
+            if not finished:
+                # Whatever ended it here, nothing goes on there.
+                happened.notes += self._stop(attempt)
+        happened.epochs_seen = progress.epoch_figures
+        happened.ended = happened.ended or utc_now()
+        record = self._compose(run, attempt, happened)
+        write_record(record, attempt.folder)
+        self._say(record, which, attempt)
+        if happened.interrupted is not None:
+            raise Interrupted
+        return record, attempt
+
+    def _stop(self, attempt: Attempt) -> list[str]:
+        """Ends whatever runs on the nodes; what a record should say if that failed."""
+        self._screen.status("ending what still runs on the nodes", now=True)
+        log = attempt.folder / "stop.log"
+        try:
+            outcome = self._playbooks.play("stop", log, deferred=True)
+            fault = None if outcome.good else failure_message(log) or f"its output is in {log.name}"
+        except Interrupted:
+            fault = "it was given up after a third signal"
+        self._screen.clear_status()
+        if fault is None:
+            return []
+        self._screen.line(
+            f"playbooks/stop.yml failed ({fault}): something may still run on the nodes. "
+            "The next run begins by ending it; by hand: ansible-playbook playbooks/stop.yml.",
+            "bold red",
+        )
+        return [f"Ending what ran on the nodes failed: {fault}"]
+
+    def _compose(self, run: PlannedRun, attempt: Attempt, happened: Happened) -> Record:
+        asked = Asked(
+            matrix=self._campaign.file.matrix,
+            campaign=self._campaign.file.name,
+            attempt=attempt.number,
+            specification=run.specification,
+            code_digest=self._campaign.file.identity.code,
+            source_digest=self._source_digest,
+            uid=self._cluster.uid,
+            environment=self._environment,
+        )
+        return compose(asked, happened, attempt.outputs, attempt.ansible_log)
+
+    def _mean_total(self) -> float | None:
+        """Mean total_s of the runs that are done."""
+        records = [self._campaign.counting(run.run_id) for run in self._campaign.file.plan]
+        known = [record.total_s for record in records if record is not None and record.total_s is not None]
+        return sum(known) / len(known) if known else None
+
+    def _say(self, record: Record, which: str, attempt: Attempt) -> None:
+        text = f"{which} · {record.run_id} · {record.status}"
+        if record.ok:
+            assert (
+                record.train_s is not None
+                and record.total_s is not None
+                and record.weights_digest is not None
+            )
+            last = record.epochs[-1]
+            accuracy = (
+                f" · accuracy {last.validation_accuracy:.3f}" if last.validation_accuracy is not None else ""
+            )
+            text += f" · trained {record.train_s:.1f} s of {record.total_s:.1f} s{accuracy}"
+            text += f" · weights {record.weights_digest[:8]}"
+            self._screen.line(text, "green")
+        else:
+            self._screen.line(f"{text}: {record.reason} Logs: {attempt.folder}", "red")
+
+
+def _time_left(progress: Progress, rest: int, mean: float | None) -> str:
+    """What is left of this run, and of all, where `rest` runs of `mean` seconds follow."""
+    left = progress.seconds_left
+    if left is None:
+        return ""
+    text = f" · {duration(left)} left"
+    return f"{text}, {duration(left + rest * mean)} for all" if rest and mean is not None else text

@@ -1,0 +1,227 @@
+"""Matrices: which runs a campaign consists of, as a person writes them in YAML.
+
+A matrix has the data that is prepared once, `defaults` (fields of the work and of the conditions that are the
+same in every run), and `axes`, whose combinations are the runs.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+
+from experiments.errors import UserError
+from training.spec import Conditions, DataSpec, RunSpec, Work, explain
+
+MATRICES: Final = Path(__file__).parent / "matrices"
+REQUIRED_AXES: Final = ("stack", "workers", "epochs", "seed")
+FROM_DATA: Final = frozenset({"data", "data_digest"})  # of the work, but the matrix's `data` decides them
+WORK_FIELDS: Final = frozenset(Work.model_fields) - FROM_DATA
+CONDITION_FIELDS: Final = frozenset(Conditions.model_fields)
+FIELDS: Final = WORK_FIELDS | CONDITION_FIELDS
+NO_DIGEST: Final = "0" * 64  # stands in for the data set's digest while a matrix is only validated
+
+Place = tuple[str | int, ...]
+
+
+class Matrix(BaseModel):
+    """One matrix file, validated."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=60)]
+    description: str = ""
+    data: DataSpec
+    defaults: dict[str, Any] = Field(default_factory=dict)
+    axes: dict[str, list[Any]]
+
+    @property
+    def stacks(self) -> list[str]:
+        """The stacks in the order of the file; the first is the baseline of comparisons."""
+        return list(self.axes["stack"])
+
+    def combinations(self) -> list[dict[str, Any]]:
+        """One mapping from axis to value for each run, in the order in which they are run."""
+        return [
+            dict(zip(self.axes, values, strict=True)) for values in itertools.product(*self.axes.values())
+        ]
+
+    def content(self) -> dict[str, Any]:
+        """What decides the runs: everything but the description."""
+        return self.model_dump(mode="json", exclude={"description"})
+
+
+def load_matrix(name_or_path: str) -> Matrix:
+    """The matrix of that name in experiments/matrices/, or at that path.
+
+    Raises:
+        UserError: there is none, or it is not valid.
+    """
+    path = _find(name_or_path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"The matrix {path} can't be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"The matrix {path} is not UTF-8 text: {error.reason} at byte {error.start}."
+        ) from error
+    content, lines = _parse(text, path)
+    try:
+        matrix = Matrix.model_validate(content)
+    except ValidationError as error:
+        raise UserError(explain(error, _where(path, lines, _places(error)))) from error
+    if matrix.name != path.stem:
+        # Results lie in results/<name>/: two files of one name would share a folder.
+        raise UserError(
+            f"{_where(path, lines, [('name',)])}: the matrix is named {matrix.name}, its file {path.name}; "
+            "name both alike."
+        )
+    _check_fields(matrix, path, lines)
+    _check_values(matrix, path, lines)
+    return matrix
+
+
+def run_fields(matrix: Matrix, combination: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of the work and of the conditions that the matrix gives for one combination."""
+    given = {**matrix.defaults, **combination}
+    work = {name: value for name, value in given.items() if name in WORK_FIELDS}
+    conditions = {name: value for name, value in given.items() if name in CONDITION_FIELDS}
+    return work, conditions
+
+
+def _find(name_or_path: str) -> Path:
+    named = MATRICES / f"{name_or_path}.yml"
+    if "/" not in name_or_path and named.is_file():
+        return named
+    path = Path(name_or_path)
+    if path.is_file():
+        return path
+    known = ", ".join(sorted(file.stem for file in MATRICES.glob("*.yml")))
+    raise UserError(
+        f"There is no matrix {name_or_path!r}: it is neither a file "
+        f"nor the name of one in experiments/matrices/ ({known})."
+    )
+
+
+def _parse(text: str, path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
+    """The file's content, and the line on which each of its entries stands."""
+    lines: dict[Place, int] = {}
+    try:
+        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        content = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise UserError(f"{path}{line}: not YAML: {error.problem}.") from error
+    except yaml.YAMLError as error:
+        raise UserError(f"{path}: not YAML: {error}.") from error
+    if not isinstance(content, dict) or node is None:
+        raise UserError(
+            f"{path}: a matrix is a mapping with name, data and axes; see experiments/matrices/quick.yml."
+        )
+    _walk(node, (), lines, path)
+    return content, lines
+
+
+def _walk(node: yaml.Node, place: Place, lines: dict[Place, int], path: Path) -> None:
+    lines.setdefault(place, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            inner = (*place, str(key.value))
+            if inner in lines:
+                # YAML would silently take the last one.
+                line = key.start_mark.line + 1
+                raise UserError(f"{path}, line {line}: {_dotted(inner)} is there twice; keep one.")
+            lines[inner] = key.start_mark.line + 1
+            _walk(value, inner, lines, path)
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _walk(value, (*place, index), lines, path)
+
+
+def _check_fields(matrix: Matrix, path: Path, lines: dict[Place, int]) -> None:
+    missing = [axis for axis in REQUIRED_AXES if axis not in matrix.axes]
+    if missing:
+        raise UserError(
+            f"{_where(path, lines, [('axes',)])}: axes lacks {', '.join(missing)}; "
+            f"every matrix has {', '.join(REQUIRED_AXES)}, if only with one value."
+        )
+    for part, allowed in (("axes", FIELDS | {"stack"}), ("defaults", FIELDS)):
+        for name in getattr(matrix, part):
+            where = _where(path, lines, [(part, name)])
+            if name in FROM_DATA:
+                raise UserError(f"{where}: {part}.{name} comes from `data` at the top; take it out.")
+            if name not in allowed:
+                raise UserError(
+                    f"{where}: {part}.{name} is no field of the work or the conditions; "
+                    f"there are {_list(allowed)}."
+                )
+            if part == "defaults" and name in matrix.axes:
+                raise UserError(f"{where}: {name} stands under defaults and under axes; keep one.")
+    for axis, values in matrix.axes.items():
+        where = _where(path, lines, [("axes", axis)])
+        if not values:
+            raise UserError(f"{where}: axes.{axis} is empty; give at least one value.")
+        texts = [json.dumps(value, sort_keys=True, default=str) for value in values]
+        double = next((text for text in texts if texts.count(text) > 1), None)
+        if double is not None:
+            raise UserError(f"{where}: axes.{axis} has {double} twice; each run is made once.")
+
+
+def _check_values(matrix: Matrix, path: Path, lines: dict[Place, int]) -> None:
+    for combination in matrix.combinations():
+        work, conditions = run_fields(matrix, combination)
+        content = {
+            "stack": combination["stack"],
+            "work": {**work, "data": matrix.data, "data_digest": NO_DIGEST},
+            "conditions": conditions,
+        }
+        try:
+            RunSpec.model_validate(content)
+        except ValidationError as error:
+            places = [_origin(matrix, combination, place) for place in _places(error)]
+            where = _where(path, lines, places)
+            if not any(places):
+                where += f" (with {', '.join(f'{name}={value}' for name, value in combination.items())})"
+            raise UserError(explain(error, where)) from error
+
+
+def _origin(matrix: Matrix, combination: dict[str, Any], place: Place) -> Place:
+    """Where in the file the value stands that the specification has at `place`."""
+    inner = place[1:] if place and place[0] in ("work", "conditions") else place
+    if not inner:
+        return ()
+    name = str(inner[0])
+    if name in combination:
+        return ("axes", name, matrix.axes[name].index(combination[name]), *inner[1:])
+    return ("defaults", *inner)
+
+
+def _places(error: ValidationError) -> list[Place]:
+    return [fault["loc"] for fault in error.errors(include_url=False)]
+
+
+def _where(path: Path, lines: dict[Place, int], places: list[Place]) -> str:
+    """`path`, and the lines on which `places` stand, or the entries around those that are missing."""
+    found = sorted({_line(lines, place) for place in places if place})
+    if not found:
+        return str(path)
+    return f"{path}, line{'s' if len(found) > 1 else ''} {', '.join(map(str, found))}"
+
+
+def _line(lines: dict[Place, int], place: Place) -> int:
+    while place and place not in lines:
+        place = place[:-1]
+    return lines.get(place, 1)
+
+
+def _dotted(place: Place) -> str:
+    return ".".join(map(str, place))
+
+
+def _list(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))

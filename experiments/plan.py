@@ -1,0 +1,91 @@
+"""The plan: which runs of a matrix, in which order, and which of them this cluster can't run and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from experiments.cluster import Cluster
+from experiments.matrix import Matrix, run_fields
+from training.spec import RunSpec
+
+
+class PlannedRun(BaseModel):
+    """One row of the plan."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    axes: dict[str, Any]  # the values of the matrix's axes that make this run
+    specification: RunSpec
+    cannot_run: str | None = None  # why it can't be run on this cluster; None = it can
+
+    @property
+    def cell(self) -> tuple[tuple[str, str], ...]:
+        """What runs that differ only in their seed have in common, as something to group by."""
+        return tuple((name, repr(value)) for name, value in self.axes.items() if name != "seed")
+
+
+def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[PlannedRun]:
+    """Every run of `matrix`, in order; those that this cluster can't run say why."""
+    return [_planned(matrix, combination, cluster, data_digest) for combination in matrix.combinations()]
+
+
+def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data_digest: str) -> PlannedRun:
+    work, conditions = run_fields(matrix, combination)
+    # What the matrix leaves open, the cluster decides; what it asks for, the cluster must have.
+    work.setdefault("slots_per_worker", cluster.slots_per_worker)
+    if cluster.threads is not None:
+        conditions.setdefault("threads", cluster.threads)
+    conditions.setdefault("pinning", cluster.pinning)
+    conditions.setdefault("device", cluster.device)
+    conditions.setdefault("link_rate", cluster.link.configured)
+    specification = RunSpec.model_validate(
+        {
+            "stack": combination["stack"],
+            "work": {**work, "data": matrix.data, "data_digest": data_digest},
+            "conditions": conditions,
+        }
+    )
+    return PlannedRun(
+        run_id=specification.run_id,
+        axes=combination,
+        specification=specification,
+        cannot_run=why_not(specification, cluster),
+    )
+
+
+def why_not(specification: RunSpec, cluster: Cluster) -> str | None:
+    """Why `cluster` can't run `specification`, in one sentence; None if it can."""
+    stack, work, conditions = specification.stack, specification.work, specification.conditions
+    reasons = []
+    if stack not in cluster.stacks:
+        missing = cluster.stacks_missing.get(stack)
+        reasons.append(f"{stack} is not on this cluster" + (f": {missing.rstrip('.')}" if missing else ""))
+    if work.workers > len(cluster.workers):
+        reasons.append(f"it takes {work.workers} workers and the inventory has {len(cluster.workers)}")
+    if work.slots_per_worker > cluster.slots_per_worker:
+        reasons.append(
+            f"it takes {work.slots_per_worker} slots on a worker and there are {cluster.slots_per_worker}"
+        )
+    for name, asked, there in (
+        ("device", conditions.device, cluster.device),
+        ("pinning", conditions.pinning, cluster.pinning),
+        ("link rate", conditions.link_rate, cluster.link.configured),
+    ):
+        if asked != there:
+            reasons.append(
+                f"the matrix asks for the {name} {asked or 'not limited'}, "
+                f"and the cluster's is {there or 'not limited'}"
+            )
+    if conditions.device == "cpu":
+        used = [cluster.nodes[name] for name in cluster.workers[: work.workers] if name in cluster.nodes]
+        cores = min((node.cores for node in used), default=0)
+        wanted = conditions.threads * work.slots_per_worker
+        if used and wanted > cores:
+            reasons.append(f"it takes {wanted} threads on a worker and there are {cores} cores to use")
+    if not reasons:
+        return None
+    text = "; ".join(reasons)
+    return f"{text[:1].upper()}{text[1:]}." if not text.startswith(stack) else f"{text}."

@@ -1,0 +1,293 @@
+"""Run records: what is kept of one attempt at one run. Checked when written and when read.
+
+`python -m experiments.records` prints their JSON schema (kept in experiments/schema/).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+
+from experiments.errors import UserError
+from experiments.files import write_whole
+from experiments.provenance import Git
+from training.spec import PHASES, RunSpec, Sha256, explain
+
+SCHEMA_VERSION: Final = 1
+SCHEMA: Final = Path(__file__).parent / "schema" / f"record-{SCHEMA_VERSION}.json"
+RECORD: Final = "record.json"
+SUM_TOLERANCE_S: Final = 1e-6  # of the phases against total_s: the rounding of a sum of thirteen
+
+
+def _is_every_phase(phases: dict[str, float]) -> dict[str, float]:
+    if tuple(phases) != PHASES:
+        raise ValueError(f"the phases must be {', '.join(PHASES)}, in this order")
+    if not all(math.isfinite(seconds) for seconds in phases.values()):
+        raise ValueError("the phases must be numbers of seconds")
+    return phases
+
+
+Phases = Annotated[
+    dict[str, float],
+    AfterValidator(_is_every_phase),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "Seconds of the slowest rank in each phase; they add up to total_s.",
+            "properties": {name: {"type": "number"} for name in PHASES},
+            "required": list(PHASES),
+            "additionalProperties": False,
+        }
+    ),
+]
+Seconds = Annotated[float, Field(ge=0)]
+Status = Literal["ok", "failed", "interrupted"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Epoch(_Part):
+    """The figures of one epoch."""
+
+    epoch: int = Field(ge=1)
+    train_loss: float | None = None  # None: not a number any more
+    seconds: Seconds
+    lr: float | None = None  # at its end
+    validation_loss: float | None = None
+    validation_accuracy: float | None = None
+    validation_correct: int | None = None
+    validation_count: int | None = None
+
+
+class Rank(_Part):
+    """Where and how one rank ran."""
+
+    rank: int = Field(ge=0)
+    local_rank: int = Field(ge=0)
+    node: str | None  # the inventory's name; None where the host name belongs to no node
+    host: str
+    uid: int
+    affinity: list[int]  # the cores it may run on
+    threads: int
+    interop_threads: int
+    omp_num_threads: str | None
+    cpu_capability: str
+    versions: dict[str, str]
+    environment_digest: str | None
+    steps: int
+    train_s: Seconds
+    weights_digest: str
+
+
+class NodeState(_Part):
+    """One machine of the cluster."""
+
+    address: str
+    groups: list[str]
+    distribution: str
+    kernel: str
+    cpu: str
+    cores: int
+    memory_mb: int
+    python: str
+    environment_digest: str | None
+    docker: str | None
+    java: str | None
+    virtualization: str | None
+
+
+class ImageState(_Part):
+    """The container image."""
+
+    reference: str
+    id: str
+
+
+class LinkState(_Part):
+    """The network between two nodes."""
+
+    configured: str | None
+    measured_mbit: float | None
+    between: list[str]
+
+
+class Environment(_Part):
+    """What the run ran on and with."""
+
+    inventory: str
+    nodes: dict[str, NodeState]
+    workers: list[str]
+    environment_digest: str
+    lock: str
+    image: ImageState
+    link: LinkState
+    pinning: str
+    slots_per_worker: int
+    device: str
+    versions: dict[str, str]
+    git: Git  # of the controller's checkout
+
+
+class Launch(_Part):
+    """What launch.json says: how the stack was started on the cluster, and how it ended."""
+
+    stack: str
+    started: float  # Unix seconds, by the clock of the node that submitted
+    ended: float
+    exit_code: int
+    command: list[str]
+    nodes: list[str]  # in rank order, where known
+
+
+class Record(_Part):
+    """One attempt at one run."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    matrix: str
+    campaign: str
+    run_id: str
+    attempt: int = Field(ge=1)
+    specification: RunSpec
+    work_digest: Sha256
+    conditions_digest: Sha256
+    code_digest: Sha256
+
+    status: Status
+    reason: str | None  # one sentence; None exactly when the status is ok
+    started: AwareDatetime  # UTC
+    ended: AwareDatetime | None  # None: the controller ended without saying so
+
+    total_s: Seconds | None  # from submission to the data at home, by the controller's monotonic clock
+    train_s: Seconds | None  # inside the training function, the slowest rank's
+    slowest_rank: int | None
+    phases: Phases | None
+    epochs: list[Epoch]
+    weights_digest: str | None
+    validation_correct: int | None  # at the end
+    validation_count: int | None
+
+    ranks: list[Rank]
+    launch: Launch | None
+    environment: Environment
+    notes: list[str]  # what a reader of the figures should know
+    files: dict[str, Sha256]  # everything that was brought home
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run counts."""
+        return self.status == "ok"
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Record:
+        specification = self.specification
+        if self.run_id != specification.run_id:
+            raise ValueError(
+                f"run_id is {self.run_id}, but the specification makes it {specification.run_id}"
+            )
+        if self.work_digest != specification.work.digest:
+            raise ValueError("work_digest is not that of the specification's work")
+        if self.conditions_digest != specification.conditions.digest:
+            raise ValueError("conditions_digest is not that of the specification's conditions")
+        if self.ok != (self.reason is None):
+            raise ValueError("a reason is given exactly when the status is not ok")
+        if self.phases is not None:
+            total = sum(self.phases.values())
+            if self.total_s is None or abs(total - self.total_s) > SUM_TOLERANCE_S:
+                raise ValueError(f"the phases add up to {total:.6f} s, but total_s is {self.total_s}")
+        if self.ok:
+            needed = ("ended", "total_s", "train_s", "slowest_rank", "phases", "weights_digest", "launch")
+            lacking = [name for name in needed if getattr(self, name) is None]
+            if lacking:
+                raise ValueError(f"a run that is ok has {', '.join(lacking)}")
+            if len(self.ranks) != specification.work.world_size:
+                raise ValueError(f"{len(self.ranks)} ranks of {specification.work.world_size} are there")
+        return self
+
+
+def write_record(record: Record, folder: Path) -> None:
+    """Writes record.json into an attempt's folder, whole. A record that is there already is never replaced.
+
+    Raises:
+        UserError: there is one, or the record is not valid.
+    """
+    path = folder / RECORD
+    if path.exists():
+        raise UserError(f"{path} is there already; records are added, never replaced.")
+    text = record.model_dump_json(indent=2) + "\n"
+    parse_record(text.encode(), path)  # what can't be read again must not be written
+    write_whole(path, text)
+
+
+def read_record(path: Path) -> Record:
+    """The record in the file `path`.
+
+    Raises:
+        UserError: it can't be read or is not valid.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"The record {path} can't be read: {error.strerror}.") from error
+    return parse_record(content, path)
+
+
+def parse_record(content: bytes, path: Path) -> Record:
+    """The record in `content`; `path` is only for the message.
+
+    Raises:
+        UserError: it is not valid.
+    """
+    try:
+        version = json.loads(content)["schema_version"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise UserError(
+            f"The record {path} is damaged: it is no JSON object with a schema_version."
+        ) from error
+    if version != SCHEMA_VERSION:
+        raise UserError(
+            f"The record {path} has schema version {version!r}; this checkout reads version {SCHEMA_VERSION}."
+        )
+    try:
+        return Record.model_validate_json(content)
+    except ValidationError as error:
+        raise UserError(explain(error, f"The record {path}")) from error
+
+
+def utc_text(moment: datetime) -> str:
+    """A time as it is shown: `2026-11-21 11:45:00 UTC`."""
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of records."""
+    content = Record.model_json_schema()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"trainbed run record, version {SCHEMA_VERSION}",
+        **{key: value for key, value in content.items() if key != "title"},
+    }
+
+
+def schema_text() -> str:
+    """The text of the schema file."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    print(schema_text(), end="")

@@ -1,0 +1,305 @@
+"""The report of a campaign: the same records give the same bytes, in Markdown and as one HTML page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import jinja2
+from markupsafe import Markup
+
+from experiments.campaign import Campaign
+from experiments.chart import Bar, bar_chart
+from experiments.figures import Accuracy, Cell, Figures, Spread, figures_of
+from experiments.files import write_whole
+from experiments.records import Record, utc_text
+from training.spec import PHASES
+
+TEMPLATES: Final = Path(__file__).parent / "templates"
+NOTHING: Final = "\N{EN DASH}"
+MINUS: Final = "\N{MINUS SIGN}"
+PHASE_NAMES: Final = {"exposed_sync": "exposed synchronisation"}
+
+
+def write_report(campaign: Campaign) -> tuple[Path, Path]:
+    """Writes report.md and report.html into the campaign's folder; returns their paths.
+
+    Raises:
+        UserError: a record is damaged.
+    """
+    content = view(figures_of(campaign))
+    markdown, page = campaign.folder / "report.md", campaign.folder / "report.html"
+    write_whole(markdown, _render("report.md.j2", content, html=False))
+    write_whole(page, _render("report.html.j2", content, html=True))
+    return markdown, page
+
+
+def _render(template: str, content: dict[str, Any], *, html: bool) -> str:
+    environment = jinja2.Environment(
+        loader=jinja2.FileSystemLoader(TEMPLATES),
+        autoescape=html,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    # A reason may hold anything: it must not end a cell of a Markdown table.
+    environment.filters["cell"] = lambda value: (
+        " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
+    )
+    return environment.get_template(template).render(**content)
+
+
+def view(figures: Figures) -> dict[str, Any]:
+    """What the templates show, as text: one place decides how a figure is written."""
+    campaign = figures.campaign
+    extra = _varying_axes(figures.cells)
+    filled = [cell for cell in figures.cells if cell.records]
+    return {
+        "campaign": campaign,
+        "baseline": campaign.baseline,
+        "started": utc_text(campaign.started),
+        "ended": _last_end(figures),
+        "extra_axes": extra,
+        "rows": [_row(cell, extra) for cell in figures.cells],
+        "chart": Markup(_chart(filled, extra, campaign.baseline)),
+        "phase_columns": [_label(cell, extra) for cell in filled],
+        "phase_rows": _phase_rows(filled),
+        "single": bool(filled) and all(len(cell.records) == 1 for cell in filled),
+        "weights": weights_sentence(figures),
+        "weights_differ": any(not work.equal for work in figures.compared),
+        "differing": [work for work in figures.compared if not work.equal],
+        "accuracy_note": _accuracy_note(filled),
+        "not_run": figures.not_run,
+        "attempts": figures.attempts,
+        "attempt_time": utc_text,
+        "notes": [
+            (record.run_id, note)
+            for record in [*figures.counting, *figures.attempts]
+            for note in record.notes
+        ],
+        "placement": [_placement(record) for record in figures.counting],
+        "facts": _facts(figures),
+        "nodes": campaign.environment.nodes,
+        "workers": campaign.environment.workers,
+    }
+
+
+def weights_sentence(figures: Figures) -> str:
+    """Whether equal work gave equal weights on all stacks."""
+    compared = len(figures.compared)
+    differing = sum(not work.equal for work in figures.compared)
+    if not compared:
+        return "No work has been finished on more than one stack, so there are no weights to compare."
+    if differing:
+        return (
+            f"Equal work did NOT give equal weights: {differing} of {compared} works ended differently. "
+            "The stacks did not do the same work, and their times can't be compared."
+        )
+    text = (
+        "Equal work gave equal weights, to the last bit, on all stacks that did it "
+        f"({_count(compared, 'work')} compared)."
+    )
+    if figures.alone:
+        were = "was" if figures.alone == 1 else "were"
+        text += f" {_count(figures.alone, 'other work')} {were} finished on one stack only."
+    return text
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _varying_axes(cells: Sequence[Cell]) -> list[str]:
+    """Axes that tell cells apart, besides stack and workers, which are always shown."""
+    names = [name for name in (cells[0].axes if cells else {}) if name not in ("stack", "workers")]
+    return [
+        name for name in names if len({json.dumps(cell.axes[name], sort_keys=True) for cell in cells}) > 1
+    ]
+
+
+def _row(cell: Cell, extra: Sequence[str]) -> dict[str, Any]:
+    digests = {record.weights_digest for record in cell.records}
+    return {
+        "stack": cell.stack,
+        "workers": cell.workers,
+        "extra": [_value(cell.axes[name]) for name in extra],
+        "runs": f"{len(cell.records)} of {cell.planned}",
+        "filled": bool(cell.records),
+        "train": _spread(cell.train_s),
+        "total": _spread(cell.total_s),
+        "accuracy": _accuracy(cell.accuracy),
+        "overhead_train": _percent(cell.overhead_train),
+        "overhead_total": _percent(cell.overhead_total),
+        "speed_up": NOTHING if cell.speed_up is None else f"{cell.speed_up:.2f}",
+        "efficiency": NOTHING if cell.efficiency is None else f"{cell.efficiency:.0%}".replace("%", " %"),
+        "weights": _weights(sorted(digest for digest in digests if digest)),
+    }
+
+
+def _value(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def _weights(digests: Sequence[str]) -> str:
+    if not digests:
+        return NOTHING
+    return digests[0][:8] if len(digests) == 1 else f"{len(digests)} seeds"
+
+
+def _spread(value: Spread | None) -> str:
+    if value is None:
+        return NOTHING
+    return f"{value.mean:.1f}" if value.sd is None else f"{value.mean:.1f} ± {value.sd:.1f}"
+
+
+def _accuracy(value: Accuracy | None) -> str:
+    if value is None:
+        return NOTHING
+    text = f"{value.accuracy:.3f} ± {value.half_width:.3f}"
+    return (
+        f"{text} ({value.correct} of {value.count})"
+        if value.correct is not None
+        else f"{text} (mean of {value.n})"
+    )
+
+
+def _accuracy_note(cells: Sequence[Cell]) -> str:
+    known = [cell.accuracy for cell in cells if cell.accuracy is not None]
+    if not known:
+        return ""
+    count, width = known[0].count, max(accuracy.half_width for accuracy in known)
+    return (
+        f"one over {count:,} reviews is good to ±{width:.2f} (95 %), and no better. "
+        "It is not comparable with the dissertation's: these reviews are split off IMDB's training half "
+        "(its test half is not at hand) and share films with it, and the model starts from scratch."
+    )
+
+
+def _percent(value: float | None) -> str:
+    return NOTHING if value is None else f"{value * 100:+.1f} %".replace("-", MINUS)
+
+
+def _label(cell: Cell, extra: Sequence[str]) -> str:
+    parts = [cell.stack, _count(cell.workers, "worker")]
+    return ", ".join([*parts, *(f"{name} {_value(cell.axes[name])}" for name in extra)])
+
+
+def _chart(cells: Sequence[Cell], extra: Sequence[str], baseline: str) -> str:
+    bars = [
+        Bar(_label(cell, extra), cell.train_s.mean, cell.total_s.mean, cell.stack == baseline)
+        for cell in cells
+        if cell.train_s is not None and cell.total_s is not None
+    ]
+    return bar_chart(bars, "Training time within total time, in seconds")
+
+
+def _phase_rows(cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:
+    phases = [cell.phases for cell in cells]
+    rows = [
+        (PHASE_NAMES.get(name, name), [NOTHING if each is None else _tenths(each[name]) for each in phases])
+        for name in PHASES
+    ]
+    if rows and cells:
+        rows.append(
+            ("total_s", [NOTHING if each is None else _tenths(sum(each.values())) for each in phases])
+        )
+    return rows if cells else []
+
+
+def _tenths(seconds: float) -> str:
+    return f"{seconds:.2f}".replace("-", MINUS)
+
+
+def _last_end(figures: Figures) -> str:
+    ends = [record.ended for record in [*figures.counting, *figures.attempts] if record.ended is not None]
+    return utc_text(max(ends)) if ends else NOTHING
+
+
+def _placement(record: Record) -> dict[str, str]:
+    return {
+        "run_id": record.run_id,
+        "ranks": "; ".join(
+            f"{rank.rank} on {rank.node or rank.host}, {'core' if len(rank.affinity) == 1 else 'cores'} "
+            f"{_cores(rank.affinity)}, {_count(rank.threads, 'thread')}, uid {rank.uid}"
+            for rank in record.ranks
+        ),
+    }
+
+
+def _cores(cores: Sequence[int]) -> str:
+    """Core numbers with ranges of neighbours drawn together."""
+    parts: list[list[int]] = []
+    for core in sorted(cores):
+        if parts and core == parts[-1][-1] + 1:
+            parts[-1].append(core)
+        else:
+            parts.append([core])
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}{NOTHING}{part[-1]}" for part in parts)
+
+
+def _facts(figures: Figures) -> list[tuple[str, str]]:
+    campaign, environment = figures.campaign, figures.campaign.environment
+    work = campaign.plan[0].specification.work
+    data = work.data
+    link = environment.link
+    measured = sorted(
+        {
+            record.environment.link.measured_mbit
+            for record in figures.counting
+            if record.environment.link.measured_mbit is not None
+        }
+    )
+    between = f" between {' and '.join(link.between)}" if link.between else ""
+    return [
+        (
+            "Data",
+            f"{data.source}: {data.train:,} to train, {data.validation:,} to validate, "
+            f"length {data.max_length}, digest {campaign.identity.dataset[:12]}",
+        ),
+        (
+            "Model",
+            f"{work.model.architecture}, {work.model.layers} layers, {work.model.hidden} wide, "
+            f"{work.model.heads} heads, from {work.model.init}",
+        ),
+        (
+            "Training",
+            f"batch {work.batch_per_worker} by rank, learning rate {work.learning_rate:g}, "
+            f"{work.warmup_steps} warm-up steps, weight decay {work.weight_decay:g}, {work.precision}",
+        ),
+        ("Training code", f"digest {campaign.identity.code[:12]}, git {_revisions(figures)}"),
+        ("Environment", f"digest {environment.environment_digest[:12]}, lock {environment.lock}"),
+        ("Image", f"{environment.image.reference}, id {environment.image.id.removeprefix('sha256:')[:12]}"),
+        (
+            "Versions",
+            ", ".join(f"{name} {version}" for name, version in sorted(environment.versions.items()))
+            or NOTHING,
+        ),
+        (
+            "Link",
+            f"{link.configured or 'not limited'}, {_measured(measured)}{between}",
+        ),
+        ("Pinning", environment.pinning),
+        ("Device", f"{environment.device}, {_count(environment.slots_per_worker, 'slot')} by worker"),
+    ]
+
+
+def _measured(values: Sequence[float]) -> str:
+    """`measured 935 to 941 Mbit/s`."""
+    if not values:
+        return "not measured"
+    ends = dict.fromkeys(f"{value:.0f}" for value in (min(values), max(values)))
+    return f"measured {' to '.join(ends)} Mbit/s"
+
+
+def _revisions(figures: Figures) -> str:
+    states = [figures.campaign.environment.git, *(record.environment.git for record in figures.counting)]
+    texts = [
+        "unknown"
+        if git.revision is None
+        else git.revision[:12] + (" with uncommitted changes" if git.dirty else "")
+        for git in states
+    ]
+    return ", ".join(dict.fromkeys(texts))

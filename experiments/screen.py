@@ -1,0 +1,119 @@
+"""What a person sees while a campaign runs: one live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+PLAIN_EVERY_S: Final = 15.0
+STYLES: Final = {"ok": "green", "failed": "bold red", "interrupted": "yellow"}
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Rich would end the program here."""
+        raise BrokenPipeError
+
+
+class Screen:
+    """Writes to standard output. A reader who has gone away (a closed pipe, say) never stops a campaign."""
+
+    def __init__(self) -> None:
+        self._console = _Console(highlight=False, soft_wrap=True)
+        self._live: Live | None = None
+        self._last = ""
+        self._last_time = 0.0
+        self._gone = False
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether somebody looks at a terminal."""
+        return self._console.is_terminal
+
+    def line(self, text: str, style: str = "") -> None:
+        """One line that stays."""
+        self._write(Text(text, style=style))
+
+    def status(self, text: str, *, now: bool = False) -> None:
+        """What is going on at the moment; `now`: worth a line of its own where lines can't be replaced."""
+        if self.is_terminal:
+            self._show(text)
+            return
+        if text == self._last or not (now or time.monotonic() - self._last_time >= PLAIN_EVERY_S):
+            return
+        self._last, self._last_time = text, time.monotonic()
+        self._write(Text(text))
+
+    def clear_status(self) -> None:
+        """Takes the live line away."""
+        self._last, self._last_time = "", 0.0
+        if self._live is not None:
+            live, self._live = self._live, None
+            try:
+                live.stop()
+            except OSError:
+                self._leave()
+
+    def table(
+        self,
+        title: str,
+        columns: Sequence[str],
+        rows: Sequence[Sequence[str]],
+        status_column: int | None = None,
+    ) -> None:
+        """A table; in `status_column` the words ok, failed and interrupted are coloured."""
+        if not self.is_terminal:
+            # Long reasons are not folded into narrow columns where nobody knows how wide a line may be.
+            self.line(title)
+            widths = [max(len(column), *(len(row[at]) for row in rows)) for at, column in enumerate(columns)]
+            for row in (columns, *rows):
+                self.line(
+                    "  "
+                    + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+                )
+            return
+        table = Table(*columns, title=title, title_justify="left", show_edge=False)
+        for row in rows:
+            cells = [escape(cell) for cell in row]
+            if status_column is not None and row[status_column] in STYLES:
+                cells[status_column] = f"[{STYLES[row[status_column]]}]{cells[status_column]}[/]"
+            table.add_row(*cells)
+        self._write(table)
+
+    def _show(self, text: str) -> None:
+        if self._gone:
+            return
+        try:
+            line = Text(text, overflow="ellipsis", no_wrap=True)
+            if self._live is None:
+                # Twice a second at most: on the testbed this machine is also what is measured.
+                self._live = Live(line, console=self._console, auto_refresh=False, transient=True)
+                self._live.start()
+            self._live.update(line, refresh=True)
+        except OSError:
+            self._leave()
+
+    def _write(self, content: Text | Table) -> None:
+        if self._gone:
+            return
+        try:
+            self._console.print(content)
+            self._console.file.flush()
+        except OSError:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._gone = True
+        # The interpreter flushes standard output once more as it ends, and would complain there.
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, sys.stdout.fileno())
+        os.close(null)

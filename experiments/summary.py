@@ -1,0 +1,50 @@
+"""The tables on screen: a plan, and what became of a campaign."""
+
+from __future__ import annotations
+
+from experiments.campaign import Campaign
+from experiments.plan import PlannedRun
+from experiments.records import Record
+from experiments.screen import Screen
+
+
+def show_plan(screen: Screen, plan: list[PlannedRun], name: str) -> None:
+    """The plan as a table, with what can't be run here and why."""
+    rows = [[str(at), run.run_id, run.cannot_run or "runs"] for at, run in enumerate(plan, start=1)]
+    screen.table(f"Plan of {name}: {len(plan)} runs", ["", "run", "on this cluster"], rows)
+
+
+def show_campaign(screen: Screen, campaign: Campaign) -> None:
+    """What became of every run, as a table."""
+    rows = [_row(campaign, run) for run in campaign.file.plan]
+    columns = ["run", "status", "train s", "total s", "accuracy", "weights", ""]
+    screen.table(f"Campaign {campaign.file.name} of {campaign.file.matrix}", columns, rows, status_column=1)
+    screen.line(f"Records: {campaign.folder}")
+
+
+def _row(campaign: Campaign, run: PlannedRun) -> list[str]:
+    if run.cannot_run is not None:
+        return [run.run_id, "not run", "", "", "", "", run.cannot_run]
+    records = campaign.records(run.run_id)
+    record = campaign.counting(run.run_id) or (records[-1] if records else None)
+    if record is None:
+        return [run.run_id, "not run", "", "", "", "", "Not yet."]
+    return [
+        run.run_id,
+        record.status,
+        _seconds(record.train_s),
+        _seconds(record.total_s),
+        _accuracy(record),
+        record.weights_digest[:8] if record.weights_digest else "",
+        record.reason or "",
+    ]
+
+
+def _seconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.1f}"
+
+
+def _accuracy(record: Record) -> str:
+    if record.validation_correct is None or not record.validation_count:
+        return ""
+    return f"{record.validation_correct / record.validation_count:.3f}"
