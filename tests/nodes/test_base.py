@@ -1,0 +1,53 @@
+"""Names, users, SSH among nodes, limits and quiet of every node."""
+
+from __future__ import annotations
+
+from testinfra.host import Host
+
+from tests.nodes import cluster
+
+
+def test_knows_every_node_by_its_address_on_the_cluster(node: Host) -> None:
+    for other, facts in cluster.groups()["cluster"].items():
+        resolved = node.check_output("getent ahostsv4 %s", other).split()[0]
+        assert resolved == facts["cluster_address"]
+
+
+def test_own_name_is_the_inventorys_and_never_a_loopback_address(node: Host, name: str) -> None:
+    assert node.check_output("hostname") == name
+    own = node.check_output('python3 -c "import socket; print(socket.gethostbyname(socket.gethostname()))"')
+    assert own == cluster.variables(name)["cluster_address"]
+
+
+def test_training_user_has_the_same_number_everywhere(node: Host, name: str) -> None:
+    facts = cluster.variables(name)
+    user = node.user(facts["trainbed_user"])
+    assert (user.uid, user.gid) == (facts["trainbed_uid"], facts["trainbed_uid"])
+
+
+def test_training_user_goes_from_node_to_node(node: Host, name: str) -> None:
+    user = cluster.variables(name)["trainbed_user"]
+    for other in cluster.groups()["cluster"]:
+        command = f"ssh -o BatchMode=yes -o StrictHostKeyChecking=yes {other} hostname"
+        assert node.check_output("runuser -u %s -- " + command, user) == other
+
+
+def test_runs_with_no_failed_unit(node: Host) -> None:
+    assert node.check_output("systemctl is-system-running") == "running"
+
+
+def test_timers_of_the_distribution_are_quiet(node: Host) -> None:
+    active = node.check_output("systemctl list-timers --no-legend")
+    for timer in ("apt-daily", "man-db", "fstrim", "e2scrub"):
+        assert timer not in active
+
+
+def test_packages_come_through_the_master(node: Host) -> None:
+    proxy = node.check_output("apt-config dump Acquire::http::Proxy")
+    address = cluster.variables(cluster.master())["cluster_address"]
+    assert f"http://{address}:" in proxy
+
+
+def test_the_lock_is_free(name: str, node: Host) -> None:
+    if name == cluster.master():
+        assert not node.file("/var/lib/trainbed/lock").exists

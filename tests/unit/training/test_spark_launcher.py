@@ -1,0 +1,100 @@
+"""The Spark launcher, as far as it goes without a cluster."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyspark")
+from training.launchers import spark
+
+
+@contextmanager
+def master(*answers: list[dict[str, Any]]) -> Iterator[str]:
+    """A web page that answers with one list of applications after the other, the last one for ever."""
+    left = list(answers)
+
+    class Page(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = json.dumps({"activeapps": left.pop(0) if len(left) > 1 else left[0]}).encode()
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body if self.path == "/json/" else b"")
+
+        def log_message(self, *_: Any) -> None:
+            return None
+
+    server = HTTPServer(("127.0.0.1", 0), Page)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+def application(name: str, state: str, started: float) -> dict[str, Any]:
+    return {"id": "app-1", "name": name, "state": state, "starttime": started * 1000}
+
+
+def test_the_queue_ends_when_the_master_grants_executors() -> None:
+    now = time.time()
+    old = application("mine", "RUNNING", now - 1000)  # a leftover of the same name
+    waiting, running = application("mine", "WAITING", now), application("mine", "RUNNING", now)
+    with master([old], [old, waiting], [old, waiting], [old, running]) as page:
+        waited = spark.watch_queue(page, "mine").result(timeout=10)
+    assert 3 * spark.POLL_EVERY <= waited < 5
+
+
+def test_an_application_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark, "PATIENCE", 0.2)
+    with (
+        master([]) as page,
+        pytest.raises(TimeoutError, match="No application mine came to the Spark master"),
+    ):
+        spark.watch_queue(page, "mine").result(timeout=10)
+
+
+def test_an_application_that_gets_no_executor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark, "QUEUE_LIMIT", 0.2)
+    waiting = application("mine", "WAITING", time.time())
+    with master(*[[waiting]] * 20) as page, pytest.raises(TimeoutError, match="Spark gave mine no executor"):
+        spark.watch_queue(page, "mine").result(timeout=10)
+
+
+def test_a_rank_uses_the_code_that_was_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+    import sys
+
+    with zipfile.ZipFile(tmp_path / "shipped.zip", "w") as archive:
+        archive.writestr("training/__init__.py", "")
+        archive.writestr("training/rank.py", SHIPPED)
+    monkeypatch.chdir(tmp_path)
+    pid = os.fork()
+    if not pid:
+        for name in [name for name in sys.modules if name.partition(".")[0] == "training"]:
+            del sys.modules[name]
+        sys.path[:] = [path for path in sys.path if path and not (Path(path) / "training").exists()]
+        spark.train_rank("shipped.zip", "s", "d", str(tmp_path / "seen"))
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert (tmp_path / "seen").read_text() == "s d"
+    with pytest.raises(FileNotFoundError, match=r"did not bring absent.zip .* submit it with --py-files"):
+        spark.train_rank("absent.zip", "s", "d", "o")
+
+
+SHIPPED = """
+def run_rank(spec, data, out):
+    out.write_text(f"{spec} {data}")
+    return 0
+
+def end_if_failed(status):
+    assert status == 0
+"""

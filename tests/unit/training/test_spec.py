@@ -1,0 +1,119 @@
+"""The run specification: valid or one clear sentence, equal or another digest."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, ValidationError
+
+from training.spec import Conditions, DataSpec, RunSpec, SpecError, Work, explain, read_spec
+
+DATA = {"train": 100, "validation": 20, "seed": 1, "max_length": 16}
+WORK = {"data": DATA, "data_digest": "0" * 64, "workers": 2, "epochs": 20, "seed": 1}
+
+
+def work(**changes: Any) -> Work:
+    return Work.model_validate(WORK | changes)
+
+
+def complaint(kind: type[BaseModel], fields: dict[str, Any]) -> str:
+    with pytest.raises(ValidationError) as caught:
+        kind.model_validate(fields)
+    return explain(caught.value)
+
+
+def test_importing_it_needs_neither_torch_nor_transformers() -> None:
+    heavy = "{'torch', 'transformers', 'numpy', 'pyarrow'} & set(sys.modules)"
+    code = f"import sys, training.spec; sys.exit(bool({heavy}))"
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(__file__).parents[3])
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.builds(
+        work,
+        workers=st.integers(1, 64),
+        epochs=st.integers(1, 1000),
+        seed=st.integers(0, 2**31 - 1),
+        batch_per_worker=st.integers(1, 512),
+        learning_rate=st.floats(1e-9, 1),
+        weight_decay=st.floats(0, 1),
+        deterministic=st.booleans(),
+    ),
+    st.builds(Conditions, threads=st.integers(1, 64), pinning=st.text(min_size=1, max_size=50)),
+)
+def test_it_round_trips_through_json(work: Work, conditions: Conditions) -> None:
+    spec = RunSpec(stack="ddp", work=work, conditions=conditions)
+    again = RunSpec.model_validate_json(spec.model_dump_json())
+    assert again == spec
+    assert again.run_id == spec.run_id
+    assert RunSpec.model_validate(spec.model_dump(mode="json")) == spec
+
+
+def test_the_run_id_is_readable_and_changes_with_every_part() -> None:
+    spec = RunSpec(stack="ddp", work=work())
+    assert spec.run_id == f"ddp-w2-e20-s1-{spec.digest[:8]}"
+    others = [
+        RunSpec(stack="spark", work=work()),
+        RunSpec(stack="ddp", work=work(weight_decay=0.02)),
+        RunSpec(stack="ddp", work=work(), conditions=Conditions(threads=2)),
+    ]
+    assert len({spec.digest, *(other.digest for other in others)}) == 4
+    assert others[0].work.digest == spec.work.digest
+
+
+def test_it_cannot_be_changed() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        work().seed = 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"learning_rate": "5e-5"}, "learning_rate: input should be a valid number, not '5e-5' (YAML takes"),
+        ({"workers": 0}, "workers: input should be greater than or equal to 1, not 0"),
+        ({"workers": True}, "workers: input should be a valid integer, not True"),
+        ({"learning_rate": float("inf")}, "learning_rate: input should be a finite number"),
+        ({"data_digest": "abc"}, "data_digest: "),
+        ({"epoch": 3}, "epoch: is not a setting there is"),
+        ({"data": DATA | {"max_length": 1024}}, "data.max_length: input should be less than or equal to 512"),
+        ({"model": {"hidden": 10, "heads": 3}}, "model: hidden (10) must be a multiple of heads (3)"),
+        ({"last_batch": "drop", "batch_per_worker": 51}, "has no whole batch of 102"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(changes: dict[str, Any], said: str) -> None:
+    sentence = complaint(Work, WORK | changes)
+    assert said in sentence
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+
+
+def test_what_is_missing_is_said() -> None:
+    assert "seed: is missing" in complaint(DataSpec, {"train": 1, "validation": 1, "max_length": 16})
+
+
+@pytest.mark.parametrize("stack", ["", "DDP", "d-d-p", "2ddp", "ddp\n"])
+def test_a_stack_is_named_in_lower_case_letters_and_digits(stack: str) -> None:
+    assert "stack: " in complaint(RunSpec, {"stack": stack, "work": WORK})
+
+
+@pytest.mark.parametrize(
+    ("last_batch", "workers", "steps"), [("keep", 1, 4), ("drop", 1, 3), ("keep", 2, 2), ("drop", 2, 1)]
+)
+def test_steps_of_an_epoch(last_batch: str, workers: int, steps: int) -> None:
+    assert work(last_batch=last_batch, workers=workers, batch_per_worker=32).steps_per_epoch == steps
+
+
+def test_a_file_that_is_not_there_or_not_json_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"absent\.json can't be read"):
+        read_spec(RunSpec, tmp_path / "absent.json")
+    broken = tmp_path / "broken.json"
+    broken.write_text("{", encoding="utf-8")
+    with pytest.raises(SpecError, match=r"broken\.json is not valid: "):
+        read_spec(RunSpec, broken)

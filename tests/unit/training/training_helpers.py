@@ -1,0 +1,46 @@
+"""What the tests of the training job share."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from training.prepare import Prepared
+from training.spec import DataSpec, RunSpec
+
+SENTENCES = 80  # made up by the tests
+TINY = {"layers": 1, "hidden": 8, "heads": 2, "intermediate": 8}
+
+Datasets = Callable[[DataSpec], Prepared]
+Ranks = Callable[[int, Callable[..., Any], tuple[Any, ...]], list[int | None]]
+Run = Callable[..., tuple[Path, list[int | None]]]
+
+
+def data_spec(train: int = 37, validation: int = 11) -> DataSpec:
+    """A data specification small enough for the made-up sentences."""
+    return DataSpec(train=train, validation=validation, seed=1, max_length=16, vocabulary=300)
+
+
+def run_spec(prepared: Prepared, data: DataSpec, **work: Any) -> RunSpec:
+    """A run of a tiny model on a prepared data set."""
+    settings = {"workers": 1, "epochs": 1, "seed": 3, "batch_per_worker": 8, "model": TINY}
+    settings |= {"learning_rate": 1e-3, "warmup_steps": 2, "data_digest": prepared.digest}
+    return RunSpec.model_validate({"stack": "test", "work": settings | {"data": data.model_dump()} | work})
+
+
+def free_port() -> int:
+    """A TCP port on loopback that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def as_rank(rank: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Call `function` as the rank that it is told to be; its value is the process's exit status."""
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    sys.exit(function(*arguments))
