@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.testbeds import ROOT, Testbed, copy_repository, wait_for
+from tests.e2e.testbeds import ENGINE, Testbed, copy_repository, wait_for
 
 SECRET = "s3kret-8d1f"
-START = ROOT / "roles" / "testbed" / "files" / "engine-start"
+START = ENGINE / "engine-start"
 IN_CGROUP2 = 'umount --recursive /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && exec "$@"'
 
 

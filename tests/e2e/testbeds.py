@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -10,10 +11,12 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARIES = Path(sys.executable).parent
+ENGINE = ROOT / "roles" / "testbed" / "files"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,6 +120,19 @@ class Testbed:
     def down(self) -> None:
         """Take the testbed down, and with it everything that a test could have left."""
         self.make("testbed-down")
+
+
+@contextlib.contextmanager
+def engine_at(folder: Path) -> Iterator[None]:
+    """The machine's engine, started for the while where the last testbed took its engine down with it."""
+    if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0:
+        yield
+        return
+    subprocess.run([ENGINE / "engine-start", folder / "dockerd.log"], check=True, timeout=120)
+    try:
+        yield
+    finally:
+        subprocess.run([ENGINE / "engine-stop", folder], check=True, timeout=120)
 
 
 def copy_repository(target: Path) -> Path:

@@ -58,7 +58,7 @@ def playbook_process() -> int:
     return found
 
 
-class LookupModule(LookupBase):
+class LookupModule(LookupBase):  # type: ignore[misc] # Ansible has no types
     """See DOCUMENTATION."""
 
     def run(self, terms: list[Any], variables: Any = None, **kwargs: Any) -> list[Any]:  # noqa: ARG002

@@ -1,0 +1,91 @@
+"""Action plugin: `python -m experiments` on the controller, its lines shown as they come."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from ansible.plugins.action import ActionBase
+from ansible.utils.display import Display
+
+ROOT = Path(__file__).resolve().parents[2]
+# In the project's own environment, as `make` does it.
+START = 'e="$(requirements/bootstrap controller)" && exec "$e/bin/python" -m experiments "$@"'
+
+
+class ActionModule(ActionBase):  # type: ignore[misc] # Ansible has no types
+    """Runs one command of `experiments` on a matrix, shows what it shows and passes signals on to it."""
+
+    _requires_connection = False
+    _supports_check_mode = True
+
+    def run(self, tmp: str | None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Run it to its end."""
+        super().run(tmp, task_vars)
+        _, asked = self.validate_argument_spec(
+            {
+                "command": {"type": "str", "choices": ["plan", "run"], "required": True},
+                "matrix": {"type": "str", "required": True},
+                "arguments": {"type": "str", "default": ""},
+            }
+        )
+        inventory = ",".join((task_vars or {}).get("ansible_inventory_sources") or [])
+        code = follow(
+            [asked["command"], asked["matrix"], *shlex.split(asked["arguments"])],
+            {**os.environ, **({"ANSIBLE_INVENTORY": inventory} if inventory else {})},
+        )
+        return {
+            "changed": asked["command"] == "run",
+            "failed": code != 0,
+            "rc": code,
+            "msg": f"python -m experiments {asked['command']} {asked['matrix']} ended with status {code}"
+            + ("; what is wrong stands above." if code else "."),
+        }
+
+
+def follow(arguments: list[str], environment: dict[str, str]) -> int:
+    """Run `experiments`, show its lines, pass on signals and wait for its end; returns its exit status.
+
+    Ansible ends its workers at a signal. This one stays until the command has ended what runs on the nodes.
+    """
+    process = subprocess.Popen(
+        ["sh", "-c", START, "experiments", *arguments],
+        cwd=ROOT,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        process_group=0,
+    )
+
+    def pass_on(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
+        if process.poll() is None:
+            os.killpg(process.pid, number)
+
+    before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
+    shown = True
+    try:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if shown:
+                shown = show(line.rstrip("\n"))
+        return process.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def show(line: str) -> bool:
+    """Show a line by way of the main process; False where that has gone."""
+    try:
+        Display().display(line)
+    except OSError:
+        return False
+    return True
