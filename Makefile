@@ -8,6 +8,7 @@ export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 in = env="$$(requirements/bootstrap $(1))" && PATH="$$env/bin:$$PATH" && export PATH &&
 
 .DEFAULT_GOAL := help
+.NOTPARALLEL:
 .PHONY: help demo test test-wide testbed testbed-down provision verify plan matrix report lock lint clean
 
 help: ## this list

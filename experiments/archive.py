@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.errors import UserError
@@ -35,6 +36,17 @@ def build_archive(package: Path) -> bytes:
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, path.read_bytes())
     return buffer.getvalue()
+
+
+def launching_digest(root: Path, stacks: Sequence[str]) -> str:
+    """SHA-256 of all in the repository that launches runs of `stacks`: changed, they are other runs."""
+    folders = [root / "roles" / name for name in sorted({*stacks, "runs"})]
+    files = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+    sha = hashlib.sha256()
+    for path in [root / "playbooks" / "run.yml", *files]:
+        if path.is_file():
+            sha.update(f"{path.relative_to(root).as_posix()} {file_sha256(path)}\n".encode())
+    return sha.hexdigest()
 
 
 def sha256(content: bytes) -> str:

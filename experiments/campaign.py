@@ -11,7 +11,7 @@ from typing import Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
-from experiments.archive import sha256
+from experiments.archive import launching_digest, sha256
 from experiments.cluster import Cluster, Prepared
 from experiments.errors import UserError
 from experiments.files import campaign_name, json_text, utc_now, write_whole
@@ -38,7 +38,8 @@ class Identity(BaseModel):
     matrix: dict[str, Any]  # its content, without the description
     code: Sha256
     environment: str
-    image: str
+    launching: Sha256  # of the roles and the playbook that launch its runs
+    image: str | None
     dataset: Sha256
     hardware: dict[str, str]
     stacks: list[str]  # those that the cluster has
@@ -49,6 +50,7 @@ class Identity(BaseModel):
         words = {
             "matrix": "the matrix",
             "code": "the training code",
+            "launching": "how runs are launched",
             "environment": "the environment",
             "image": "the image",
             "dataset": "the data set",
@@ -203,12 +205,15 @@ class Campaign:
         ]
 
 
-def identity_of(matrix: Matrix, prepared: Prepared, code_digest: str, plan: list[PlannedRun]) -> Identity:
-    """What a campaign of `matrix` on the cluster as it is now would be made of."""
+def identity_of(
+    root: Path, matrix: Matrix, prepared: Prepared, code_digest: str, plan: list[PlannedRun]
+) -> Identity:
+    """What a campaign of `matrix` would be made of, with the repository and the cluster as they are."""
     cluster = prepared.cluster
     return Identity(
         matrix=matrix.content(),
         code=code_digest,
+        launching=launching_digest(root, matrix.stacks),
         environment=cluster.environment_digest,
         image=cluster.image.id,
         dataset=prepared.dataset.digest,

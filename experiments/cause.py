@@ -20,7 +20,7 @@ ERROR_LINE: Final = re.compile(r"^\S*(Error|Exception|Failure)\b\s*:")
 SECRET: Final = re.compile(
     r"(?i)([\w.-]*(?:secret|password|passwd|credential|(?<![a-z])token(?![a-z]))[\w.-]*\s*[=:]\s*)[^\s,;'\"]+"
 )
-LOGIN: Final = re.compile(r"(\w+://)[^/\s:@]*:[^/\s@]+@")
+LOGIN: Final = re.compile(r"(\w+://)[^/\s@]+@")
 RULE: Final = re.compile(r"[\W_]*")  # a line that only separates
 
 

@@ -36,8 +36,8 @@ class Node(_Reported):
 class Image(_Reported):
     """The container image that every worker has."""
 
-    reference: str
-    id: str
+    reference: str | None = None  # None: no stack of this cluster has brought it to the workers
+    id: str | None = None
 
 
 class Link(_Reported):
@@ -65,7 +65,6 @@ class Cluster(_Reported):
     stacks: list[str]
     stacks_missing: dict[str, str]  # why, in a sentence
     shared_storage_path: str
-    data_root: str
     shell: list[str] = Field(min_length=1)
     versions: dict[str, str]
     uid: int | None = None  # of the user that training runs as

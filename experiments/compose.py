@@ -32,8 +32,8 @@ class _LeftTimes(_Left):
 
 
 class _LeftRank(_Left):
-    rank: int
-    local_rank: int
+    rank: Annotated[int, Field(ge=0)]
+    local_rank: Annotated[int, Field(ge=0)]
     world_size: int
     host: str
     uid: int
@@ -47,15 +47,15 @@ class _LeftRank(_Left):
     code_digest: str | None = None
     times: _LeftTimes
     phases: dict[str, Annotated[float, Field(ge=0)]]
-    train_s: float
+    train_s: Annotated[float, Field(ge=0)]
     steps: int
     weights_digest: str
 
 
 class _LeftEpoch(_Left):
-    epoch: int
+    epoch: Annotated[int, Field(ge=1)]
     train_loss: float | None = None  # None: not a number any more
-    seconds: float
+    seconds: Annotated[float, Field(ge=0)]
     lr: float | None = None
     validation_loss: float | None = None
     validation_accuracy: float | None = None
@@ -96,7 +96,7 @@ class Asked:
     attempt: int
     specification: RunSpec
     code_digest: str
-    source_digest: str | None  # of the same code as the ranks see it; None where that is not known any more
+    source_digest: str  # of the same code as the ranks see it
     uid: int | None  # of the user that training is to run as; None where the cluster doesn't say
     environment: Environment
 
@@ -277,7 +277,7 @@ def _rank_faults(asked: Asked, rank: _LeftRank) -> list[str]:
         faults.append(
             f"Rank {rank.rank} ran as root; training runs as the testbed's own user on every stack."
         )
-    if asked.source_digest is not None and rank.code_digest not in (None, asked.source_digest):
+    if rank.code_digest != asked.source_digest:
         faults.append(f"Rank {rank.rank} on {rank.host} ran other training code than the campaign's.")
     unknown = sorted(set(rank.phases) - set(PHASES))
     if unknown:

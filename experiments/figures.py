@@ -45,7 +45,6 @@ class Cell:
     stack: str
     workers: int
     planned: int
-    possible: int
     records: list[Record]  # those that count
     train_s: Spread | None
     total_s: Spread | None
@@ -59,7 +58,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class SameWork:
-    """One work that more than one stack has done."""
+    """One work that more than one stack has done with equal threads (their number changes the last bits)."""
 
     name: str
     digests: dict[str, list[str]]  # by stack
@@ -145,44 +144,34 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
     groups: dict[tuple[tuple[str, str], ...], list[PlannedRun]] = {}
     for run in file.plan:
         groups.setdefault(run.cell, []).append(run)
-    times = {
-        key: (
-            spread([train for record in _of(runs, counting) if (train := record.train_s) is not None]),
-            spread([total for record in _of(runs, counting) if (total := record.total_s) is not None]),
-        )
-        for key, runs in groups.items()
-    }
+    found = {key: _of(runs, counting) for key, runs in groups.items()}
 
-    def other(key: tuple[tuple[str, str], ...], **changed: Any) -> tuple[Spread | None, Spread | None]:
-        """The times of the cell that differs from `key` only in what is `changed`."""
-        return times.get(
-            tuple((name, repr(changed.get(name)) if name in changed else value) for name, value in key),
-            (None, None),
+    def other(key: tuple[tuple[str, str], ...], **changed: Any) -> list[Record]:
+        """The records of the cell that differs from `key` only in what is `changed`."""
+        return found.get(
+            tuple((name, repr(changed.get(name)) if name in changed else value) for name, value in key), []
         )
 
     cells = []
     for key, runs in groups.items():
         axes = {name: value for name, value in runs[0].axes.items() if name != "seed"}
         workers = runs[0].specification.work.workers
-        train_s, total_s = times[key]
-        base_train, base_total = other(key, stack=file.baseline)
-        is_baseline = axes["stack"] == file.baseline
-        speed_up = _ratio(other(key, workers=1)[0], train_s) if workers > 1 else None
-        records = _of(runs, counting)
+        records = found[key]
+        base = [] if axes["stack"] == file.baseline else other(key, stack=file.baseline)
+        speed_up = _ratio(other(key, workers=1), records, "train_s") if workers > 1 else None
         cells.append(
             Cell(
                 axes=axes,
                 stack=axes["stack"],
                 workers=workers,
                 planned=len(runs),
-                possible=sum(run.cannot_run is None for run in runs),
                 records=records,
-                train_s=train_s,
-                total_s=total_s,
+                train_s=spread(_times(records, "train_s")),
+                total_s=spread(_times(records, "total_s")),
                 accuracy=_accuracy(records),
                 phases=_phases(records),
-                overhead_train=None if is_baseline else _excess(train_s, base_train),
-                overhead_total=None if is_baseline else _excess(total_s, base_total),
+                overhead_train=_excess(records, base, "train_s"),
+                overhead_total=_excess(records, base, "total_s"),
                 speed_up=speed_up,
                 efficiency=speed_up / workers if speed_up is not None else None,
             )
@@ -194,12 +183,26 @@ def _of(runs: Sequence[PlannedRun], counting: Mapping[str, Record]) -> list[Reco
     return [counting[run.run_id] for run in runs if run.run_id in counting]
 
 
-def _ratio(above: Spread | None, below: Spread | None) -> float | None:
-    return above.mean / below.mean if above is not None and below is not None and below.mean > 0 else None
+def _times(records: Sequence[Record], clock: str) -> list[float]:
+    return [seconds for record in records if (seconds := getattr(record, clock)) is not None]
 
 
-def _excess(value: Spread | None, base: Spread | None) -> float | None:
-    ratio = _ratio(value, base)
+def _ratio(above: Sequence[Record], below: Sequence[Record], clock: str) -> float | None:
+    """Ratio of the mean times over the seeds that both have; None where they have none in common."""
+    seeds = {record.specification.work.seed for record in above} & {
+        record.specification.work.seed for record in below
+    }
+    means = [
+        spread(_times([record for record in records if record.specification.work.seed in seeds], clock))
+        for records in (above, below)
+    ]
+    if means[0] is None or means[1] is None or means[1].mean <= 0:
+        return None
+    return means[0].mean / means[1].mean
+
+
+def _excess(records: Sequence[Record], base: Sequence[Record], clock: str) -> float | None:
+    ratio = _ratio(records, base, clock)
     return None if ratio is None else ratio - 1
 
 
@@ -227,9 +230,10 @@ def _phases(records: Sequence[Record]) -> dict[str, float] | None:
 
 def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int]:
     """Works that more than one stack has done, and the number of those that only one has."""
-    works: dict[str, list[Record]] = {}
+    works: dict[tuple[str, int, str], list[Record]] = {}
     for record in records:
-        works.setdefault(record.work_digest, []).append(record)
+        conditions = record.specification.conditions
+        works.setdefault((record.work_digest, conditions.threads, conditions.device), []).append(record)
     compared, alone = [], 0
     for found in works.values():
         digests: dict[str, list[str]] = {}

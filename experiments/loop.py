@@ -27,7 +27,7 @@ from experiments.plan import PlannedRun, make_plan
 from experiments.playbooks import Playbooks, failure_message
 from experiments.progress import Follower, Progress, duration
 from experiments.provenance import Git, git_state
-from experiments.records import Record, write_record
+from experiments.records import Environment, Record, write_record
 from experiments.session import prepared_cluster
 from experiments.summary import show_campaign
 from training.digest import code_digest
@@ -56,10 +56,11 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
     results = root / "results"
     with prepared_cluster(playbooks, matrix, results, "run", options.break_lock) as prepared:
         git = git_state(root)
+        # Of older campaigns, too: the next one may not be the one that a dead controller left.
+        for folder in campaigns(results / matrix.name):
+            _Loop(playbooks, open_campaign(folder), prepared, git).recover()
         campaign = _campaign(root, playbooks, matrix, prepared, git, options.new)
-        loop = _Loop(playbooks, campaign, prepared, git)
-        loop.recover()
-        return loop.go(_selected(campaign.file.plan, options.only))
+        return _Loop(playbooks, campaign, prepared, git).go(_selected(campaign.file.plan, options.only))
 
 
 def _campaign(
@@ -70,7 +71,7 @@ def _campaign(
     folder = root / "results" / matrix.name
     archive = build_archive(root / "training")
     plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
-    identity = identity_of(matrix, prepared, sha256(archive), plan)
+    identity = identity_of(root, matrix, prepared, sha256(archive), plan)
     existing = campaigns(folder)
     if existing and not new:
         campaign = open_campaign(existing[-1])
@@ -109,17 +110,16 @@ class _Loop:
         self._source_digest = code_digest()
 
     def recover(self) -> None:
-        """Records the attempts that a dead controller left, and ends what they may have left on the nodes."""
-        left = self._campaign.left_behind()
-        for run, attempt in left:
+        """Records what a dead controller left; the preparation has ended what ran on the nodes."""
+        for run, attempt in self._campaign.left_behind():
             happened = Happened(started=attempt.started, interrupted=DEAD_CONTROLLER)
-            write_record(self._compose(run, attempt, happened), attempt.folder)
+            # With the cluster as it was when the campaign began: what it is now, that attempt never saw.
+            record = self._compose(run, attempt, happened, self._campaign.file.environment)
+            write_record(record, attempt.folder)
             self._screen.line(
                 f"Recorded as interrupted: {run.run_id}, attempt {attempt.number:02d}. {DEAD_CONTROLLER}",
                 "yellow",
             )
-        if left:
-            self._stop(left[-1][1])
 
     def go(self, selected: list[PlannedRun]) -> int:
         """Runs what is not done of `selected`, shows the table, returns the exit status."""
@@ -128,12 +128,11 @@ class _Loop:
         done = len(possible) - len(todo)
         if done:
             self._screen.line(f"{done} of {len(possible)} runs are done already.")
-        last: tuple[Record, Attempt] | None = None
         for at, run in enumerate(todo, start=done + 1):
             self._playbooks.interrupts.check()
-            last = self._attempt(run, f"run {at} of {len(possible)}", rest=len(possible) - at)
-        if last is not None and not last[0].ok:
-            self._stop(last[1])  # after every other run the next one has seen to it
+            record, attempt = self._attempt(run, f"run {at} of {len(possible)}", rest=len(possible) - at)
+            if not record.ok:
+                self._stop(attempt)  # now, so that the time it takes is no other run's
         show_campaign(self._screen, self._campaign)
         if not possible:
             self._screen.line("None of these runs can be made on this cluster.", "red")
@@ -193,7 +192,7 @@ class _Loop:
                 happened.notes += self._stop(attempt)
         happened.epochs_seen = progress.epoch_figures
         happened.ended = happened.ended or utc_now()
-        record = self._compose(run, attempt, happened)
+        record = self._compose(run, attempt, happened, self._environment)
         write_record(record, attempt.folder)
         self._say(record, which, attempt)
         if happened.interrupted is not None:
@@ -219,7 +218,9 @@ class _Loop:
         )
         return [f"Ending what ran on the nodes failed: {fault}"]
 
-    def _compose(self, run: PlannedRun, attempt: Attempt, happened: Happened) -> Record:
+    def _compose(
+        self, run: PlannedRun, attempt: Attempt, happened: Happened, environment: Environment
+    ) -> Record:
         asked = Asked(
             matrix=self._campaign.file.matrix,
             campaign=self._campaign.file.name,
@@ -228,7 +229,7 @@ class _Loop:
             code_digest=self._campaign.file.identity.code,
             source_digest=self._source_digest,
             uid=self._cluster.uid,
-            environment=self._environment,
+            environment=environment,
         )
         return compose(asked, happened, attempt.outputs, attempt.ansible_log)
 

@@ -115,8 +115,8 @@ class NodeState(_Part):
 class ImageState(_Part):
     """The container image."""
 
-    reference: str
-    id: str
+    reference: str | None  # None: no stack of this cluster has brought it to the workers
+    id: str | None
 
 
 class LinkState(_Part):

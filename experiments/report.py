@@ -10,12 +10,12 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
-from experiments.campaign import Campaign
+from experiments.campaign import Campaign, CampaignFile
 from experiments.chart import Bar, bar_chart
 from experiments.figures import Accuracy, Cell, Figures, Spread, figures_of
 from experiments.files import write_whole
-from experiments.records import Record, utc_text
-from training.spec import PHASES
+from experiments.records import ImageState, Record, utc_text
+from training.spec import PHASES, RunSpec
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 NOTHING: Final = "\N{EN DASH}"
@@ -83,7 +83,6 @@ def view(figures: Figures) -> dict[str, Any]:
         "placement": [_placement(record) for record in figures.counting],
         "facts": _facts(figures),
         "nodes": campaign.environment.nodes,
-        "workers": campaign.environment.workers,
     }
 
 
@@ -252,6 +251,9 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
             if record.environment.link.measured_mbit is not None
         }
     )
+    versions = dict(environment.versions)
+    if figures.counting:
+        versions |= figures.counting[0].ranks[0].versions
     between = f" between {' and '.join(link.between)}" if link.between else ""
     return [
         (
@@ -264,18 +266,13 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
             f"{work.model.architecture}, {work.model.layers} layers, {work.model.hidden} wide, "
             f"{work.model.heads} heads, from {work.model.init}",
         ),
-        (
-            "Training",
-            f"batch {work.batch_per_worker} by rank, learning rate {work.learning_rate:g}, "
-            f"{work.warmup_steps} warm-up steps, weight decay {work.weight_decay:g}, {work.precision}",
-        ),
+        ("Training", _training(campaign.plan[0].specification, _varying(campaign))),
         ("Training code", f"digest {campaign.identity.code[:12]}, git {_revisions(figures)}"),
         ("Environment", f"digest {environment.environment_digest[:12]}, lock {environment.lock}"),
-        ("Image", f"{environment.image.reference}, id {environment.image.id.removeprefix('sha256:')[:12]}"),
+        ("Image", _image(environment.image)),
         (
             "Versions",
-            ", ".join(f"{name} {version}" for name, version in sorted(environment.versions.items()))
-            or NOTHING,
+            ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or NOTHING,
         ),
         (
             "Link",
@@ -284,6 +281,32 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
         ("Pinning", environment.pinning),
         ("Device", f"{environment.device}, {_count(environment.slots_per_worker, 'slot')} by worker"),
     ]
+
+
+def _varying(campaign: CampaignFile) -> set[str]:
+    """Axes with more than one value: they are shown with each run, and are no facts about all."""
+    axes = [run.axes for run in campaign.plan]
+    return {name for name in axes[0] if len({json.dumps(each[name], sort_keys=True) for each in axes}) > 1}
+
+
+def _training(specification: RunSpec, varying: set[str]) -> str:
+    work, threads = specification.work, specification.conditions.threads
+    parts = {
+        "epochs": f"{work.epochs} epochs",
+        "batch_per_worker": f"batch {work.batch_per_worker} by rank",
+        "learning_rate": f"learning rate {work.learning_rate:g}",
+        "warmup_steps": f"{work.warmup_steps} warm-up steps",
+        "weight_decay": f"weight decay {work.weight_decay:g}",
+        "precision": work.precision,
+        "threads": f"{_count(threads, 'thread')} by rank",
+    }
+    return ", ".join(text for name, text in parts.items() if name not in varying)
+
+
+def _image(image: ImageState) -> str:
+    if image.reference is None or image.id is None:
+        return NOTHING
+    return f"{image.reference}, id {image.id.removeprefix('sha256:')[:12]}"
 
 
 def _measured(values: Sequence[float]) -> str:

@@ -14,7 +14,7 @@ from training.digest import code_digest, weights_digest
 from training.files import write_json
 from training.loop import train
 from training.phases import Phases, clock_for
-from training.process import process_facts
+from training.process import keep_freed_memory, process_facts
 from training.session import Session, TorchrunSession
 from training.spec import RunSpec
 from training.stop import StopSignal
@@ -32,6 +32,7 @@ def run_job(spec: RunSpec, data: Path, out: Path, stop: StopSignal, process_star
     """
     imports_done = time.time()
     set_arithmetic(spec)
+    kept = keep_freed_memory()
     session = TorchrunSession(spec, out, stop)
     join(session)
 
@@ -57,6 +58,7 @@ def run_job(spec: RunSpec, data: Path, out: Path, stop: StopSignal, process_star
             "world_size": session.world_size,
             "threads": torch.get_num_threads(),
             "interop_threads": torch.get_num_interop_threads(),
+            "keeps_freed_memory": kept,
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
             "code_digest": code_digest(),
             "times": times,

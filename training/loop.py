@@ -154,7 +154,8 @@ def train_epoch(training: Training, epoch: int) -> dict[str, Any]:
         logits = replica(
             input_ids=batch.input_ids, attention_mask=batch.attention_mask
         ).logits  # [reviews, 2]
-        loss = functional.cross_entropy(logits, batch.labels) * weight
+        mean = functional.cross_entropy(logits, batch.labels)
+        loss = mean * weight
 
         phases.begin("backward")  # `timed_allreduce` begins "exposed_sync" in it
         loss.backward()  # type: ignore[no-untyped-call]
@@ -168,7 +169,7 @@ def train_epoch(training: Training, epoch: int) -> dict[str, Any]:
         phases.begin("other")
         loss_sum += loss.detach() * (len(global_batch) / session.world_size)
         reviews += len(global_batch)
-        watch.step(step, loss, learning_rate, len(global_batch))
+        watch.step(step, mean, learning_rate, len(global_batch))
 
     return {"train_loss": sum_over_ranks(session, loss_sum).item() / reviews, "lr": learning_rate}
 

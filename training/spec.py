@@ -82,7 +82,10 @@ class ModelSpec(_Frozen):
 
 
 class Work(_Frozen):
-    """All that decides the weights: the same work gives the same weights, to the last bit, on every stack."""
+    """All that decides the weights: the same work gives the same weights, to the last bit, on every stack.
+
+    (With equal threads on processors of one kind: in which order a sum is taken depends on both.)
+    """
 
     data: DataSpec
     data_digest: Sha256  # of the prepared data set, as `prepare` printed it

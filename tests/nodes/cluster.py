@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -20,7 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 @functools.cache
 def inventory_file() -> Path:
     """Write the inventory that is set with all its templates worked out, and return its path."""
-    path = Path(tempfile.mkdtemp(prefix="trainbed-")) / "inventory.json"
+    folder = tempfile.mkdtemp(prefix="trainbed-")
+    atexit.register(shutil.rmtree, folder)
+    path = Path(folder) / "inventory.json"
     done = subprocess.run(
         [
             str(Path(sys.executable).parent / "ansible-playbook"),
@@ -49,6 +53,17 @@ def groups() -> dict[str, dict[str, dict[str, Any]]]:
 def variables(name: str) -> dict[str, Any]:
     """Variables of one node."""
     return groups()["cluster"][name]
+
+
+def stacks() -> list[str]:
+    """Stacks that are installed."""
+    facts = variables(master())
+    return [*facts["stacks"], *facts["stacks_optional"]]
+
+
+def port(name: str, usual: int) -> int:
+    """A port that the inventory may have moved from the usual one."""
+    return int(variables(master()).get(name, usual))
 
 
 def is_testbed() -> bool:

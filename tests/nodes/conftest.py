@@ -37,3 +37,20 @@ def testbed() -> None:
     """Skip, with its reason, what only a testbed promises."""
     if not cluster.is_testbed():
         pytest.skip("the inventory is a lab's: only testbeds promise this")
+
+
+@pytest.fixture(scope="session")
+def ddp() -> None:
+    """Skip where DDP is not installed."""
+    _needs("ddp")
+
+
+@pytest.fixture(scope="session")
+def spark() -> None:
+    """Skip where Spark is not installed."""
+    _needs("spark")
+
+
+def _needs(stack: str) -> None:
+    if stack not in cluster.stacks():
+        pytest.skip(f"{stack} is not among the inventory's stacks")

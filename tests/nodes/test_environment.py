@@ -28,6 +28,7 @@ def test_files_are_those_that_were_installed(name: str, node: Host) -> None:
 
 
 @pytest.mark.on("workers")
+@pytest.mark.usefixtures("ddp")
 def test_the_image_holds_the_same_environment(node: Host, name: str) -> None:
     path = cluster.variables(name)["environment_path"]
     image = node.check_output("cat /etc/trainbed/image")

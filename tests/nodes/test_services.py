@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import json
 import os
+from typing import Any
 
 import pytest
 from testinfra.backend.base import CommandResult
@@ -24,31 +25,55 @@ def listening(node: Host, port: int) -> list[str]:
 
 
 @pytest.mark.on("master")
-@pytest.mark.parametrize("service", ["nginx", "squid", "docker", "docker-registry", "spark-master"])
+@pytest.mark.parametrize("service", ["nginx", "squid", "docker", "docker-registry"])
 def test_the_masters_services_run_and_come_back(node: Host, service: str) -> None:
     assert node.service(service).is_running
     assert node.service(service).is_enabled
 
 
+@pytest.mark.on("master")
+@pytest.mark.usefixtures("spark")
+def test_sparks_master_runs_and_comes_back(node: Host) -> None:
+    assert node.service("spark-master").is_running
+    assert node.service("spark-master").is_enabled
+
+
 @pytest.mark.on("workers")
-@pytest.mark.parametrize("service", ["docker", "spark-worker"])
-def test_a_workers_services_run_and_come_back(node: Host, service: str) -> None:
-    assert node.service(service).is_running
-    assert node.service(service).is_enabled
+@pytest.mark.usefixtures("spark")
+def test_sparks_worker_runs_and_comes_back(node: Host) -> None:
+    assert node.service("spark-worker").is_running
+    assert node.service("spark-worker").is_enabled
+
+
+@pytest.mark.on("workers")
+def test_a_workers_engine_runs_and_comes_back(node: Host) -> None:
+    assert node.service("docker").is_running
+    assert node.service("docker").is_enabled
 
 
 @pytest.mark.on("master")
-@pytest.mark.parametrize("port", [7077, 7080, 5000, 3142, 8070])
-def test_the_master_listens_on_one_address_only(node: Host, name: str, port: int) -> None:
-    assert listening(node, port) == [cluster.variables(name)["cluster_address"]]
+@pytest.mark.parametrize(
+    ("moved", "usual"), [("registry_port", 5000), ("artifacts_apt_port", 3142), ("artifacts_port", 8070)]
+)
+def test_the_master_listens_on_one_address_only(node: Host, name: str, moved: str, usual: int) -> None:
+    assert listening(node, cluster.port(moved, usual)) == [cluster.variables(name)["cluster_address"]]
+
+
+@pytest.mark.on("master")
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(("moved", "usual"), [("spark_master_port", 7077), ("spark_master_webui_port", 7080)])
+def test_sparks_master_listens_on_one_address_only(node: Host, name: str, moved: str, usual: int) -> None:
+    assert listening(node, cluster.port(moved, usual)) == [cluster.variables(name)["cluster_address"]]
 
 
 @pytest.mark.on("workers")
-@pytest.mark.parametrize("port", [7078, 7081])
-def test_a_worker_listens_on_the_clusters_address_only(node: Host, name: str, port: int) -> None:
-    assert listening(node, port) == [cluster.variables(name)["cluster_address"]]
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(("moved", "usual"), [("spark_worker_port", 7078), ("spark_worker_webui_port", 7081)])
+def test_sparks_worker_listens_on_one_address_only(node: Host, name: str, moved: str, usual: int) -> None:
+    assert listening(node, cluster.port(moved, usual)) == [cluster.variables(name)["cluster_address"]]
 
 
+@pytest.mark.usefixtures("testbed")
 def test_leaves_the_ports_of_others_alone(node: Host) -> None:
     assert listening(node, 8080) == []
 
@@ -58,6 +83,7 @@ def test_containers_stay_within_the_nodes_cgroup(node: Host) -> None:
 
 
 @pytest.mark.on("workers")
+@pytest.mark.usefixtures("ddp")
 def test_has_the_image_by_the_digest_that_all_workers_have(node: Host) -> None:
     image = node.check_output("cat /etc/trainbed/image")
     assert "@sha256:" in image
@@ -69,6 +95,7 @@ def test_has_the_image_by_the_digest_that_all_workers_have(node: Host) -> None:
 
 
 @pytest.mark.on("workers")
+@pytest.mark.usefixtures("ddp")
 def test_the_image_holds_no_training_code_and_has_the_training_user(node: Host, name: str) -> None:
     image = node.check_output("cat /etc/trainbed/image")
     found = node.check_output(
@@ -79,9 +106,10 @@ def test_the_image_holds_no_training_code_and_has_the_training_user(node: Host, 
 
 
 @pytest.mark.on("master")
+@pytest.mark.usefixtures("spark")
 def test_spark_counts_every_worker_with_its_cores_and_memory(node: Host, name: str) -> None:
     address = cluster.variables(name)["cluster_address"]
-    view = json.loads(node.check_output("curl --silent --noproxy '*' http://%s:7080/json/", address))
+    view = spark_view(node, address)
     alive = {worker["host"]: worker for worker in view["workers"] if worker["state"] == "ALIVE"}
     expected = {facts["cluster_address"]: other for other, facts in cluster.groups()["workers"].items()}
     assert set(alive) == set(expected)
@@ -89,11 +117,11 @@ def test_spark_counts_every_worker_with_its_cores_and_memory(node: Host, name: s
         usable = cluster.node(expected[host]).check_output(
             "python3 -c 'import os; print(len(os.sched_getaffinity(0)))'"
         )
-        assert worker["cores"] == int(usable)
+        assert worker["cores"] == int(cluster.variables(name).get("spark_worker_cores") or usable)
         assert worker["memory"] >= 1024
 
 
-@pytest.mark.on("cluster")
+@pytest.mark.usefixtures("spark")
 def test_sparks_daemons_run_as_the_training_user(node: Host, name: str) -> None:
     users = node.check_output("ps -C java -o user:20=,args=").splitlines()
     daemons = [row.split()[0] for row in users if "org.apache.spark.deploy" in row]
@@ -101,10 +129,11 @@ def test_sparks_daemons_run_as_the_training_user(node: Host, name: str) -> None:
     assert set(daemons) == {cluster.variables(name)["trainbed_user"]}
 
 
-def test_sparks_secret_is_kept(node: Host) -> None:
+@pytest.mark.usefixtures("spark")
+def test_sparks_secret_is_kept(node: Host, name: str) -> None:
     configuration = node.file("/etc/trainbed/spark/spark-defaults.conf")
     assert configuration.mode == 0o640
-    assert (configuration.user, configuration.group) == ("root", "trainbed")
+    assert (configuration.user, configuration.group) == ("root", cluster.variables(name)["trainbed_user"])
     secret = next(
         line.split()[1]
         for line in configuration.content_string.splitlines()
@@ -122,7 +151,8 @@ for setting in sys.argv[1:]:
     builder = builder.config(*setting.split("=", 1))
 context = builder.getOrCreate().sparkContext
 see = lambda _: (socket.gethostname(), sorted(os.sched_getaffinity(0)), os.getuid())
-seen = context.parallelize(range(8), 8).map(see)
+slots = int(context.getConf().get("spark.cores.max"))
+seen = context.parallelize(range(slots), slots).map(see)
 print("SEEN", sorted(set(map(str, seen.collect()))))
 """
 
@@ -142,9 +172,21 @@ def spark_job(node: Host, name: str, *settings: str, seconds: int = 150) -> Comm
     )
 
 
+def spark_view(node: Host, address: str) -> dict[str, Any]:
+    """What Spark's master says of itself."""
+    page = f"http://{address}:{cluster.port('spark_master_webui_port', 7080)}/json/"
+    view: dict[str, Any] = json.loads(node.check_output(f"curl --silent --noproxy '*' {page}"))
+    return view
+
+
 @pytest.mark.on("master")
+@pytest.mark.usefixtures("spark")
 def test_spark_runs_tasks_on_every_worker_as_the_training_user(node: Host, name: str) -> None:
+    view = spark_view(node, cluster.variables(name)["cluster_address"])
+    # Without the number of cores Spark does not know what to wait for, and one executor may take all tasks.
+    cores = sum(worker["cores"] for worker in view["workers"] if worker["state"] == "ALIVE")
     whole = (
+        f"spark.cores.max={cores}",
         "spark.scheduler.minRegisteredResourcesRatio=1",
         "spark.scheduler.maxRegisteredResourcesWaitingTime=60s",
     )
@@ -160,6 +202,7 @@ def test_spark_runs_tasks_on_every_worker_as_the_training_user(node: Host, name:
 
 
 @pytest.mark.on("master")
+@pytest.mark.usefixtures("spark")
 def test_spark_refuses_who_does_not_know_the_secret(node: Host, name: str) -> None:
     # Spark would go on trying for a minute; what it says of the first try is enough.
     done = spark_job(node, name, "spark.authenticate.secret=wrong", seconds=25)
@@ -175,6 +218,7 @@ def usable_cores(node: Host) -> list[int]:
 
 
 @pytest.mark.on("workers")
+@pytest.mark.usefixtures("ddp")
 def test_containers_and_units_use_the_nodes_cores_and_no_other(node: Host) -> None:
     program = "import os; print(sorted(os.sched_getaffinity(0)))"
     image = node.check_output("cat /etc/trainbed/image")

@@ -47,7 +47,7 @@ RETURN = r"""
 apt_sources: {description: One-line apt sources without credentials., type: list, returned: always}
 apt_auth: {description: Lines for auth.conf.d., type: list, returned: always}
 apt_conf: {description: Lines of apt configuration (proxies)., type: list, returned: always}
-keyrings: {description: Keyring files that the sources name., type: list, returned: always}
+keyrings: {description: Keyring files that the sources name and a node has not., type: list, returned: always}
 pip_conf: {description: Text of a pip.conf., type: str, returned: always}
 directories: {description: Local directories that these settings name., type: list, returned: always}
 certificates: {description: Files of added certificate authorities., type: list, returned: always}
@@ -60,8 +60,14 @@ PROXY_NAMES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy"
 #: pip settings that say where packages come from, and that several values may be given for.
 PIP_LISTS = ("extra-index-url", "find-links", "trusted-host")
 PIP_SINGLE = ("index-url", "no-index", "timeout", "retries", "proxy")
-#: Debian's names of releases, oldest first: a machine's own source may serve another one of them.
-RELEASES = ("bullseye", "bookworm", "trixie", "forky", "sid", "focal", "jammy", "noble", "resolute")
+#: Each distribution's releases: a mirror of one serves the others of its family, and no other family's.
+FAMILIES = (
+    ("bullseye", "bookworm", "trixie", "forky", "sid"),
+    ("focal", "jammy", "noble", "resolute"),
+)
+#: Keyrings that a node's own system has; others travel with the settings.
+DISTRIBUTION_KEYRINGS = "/usr/share/keyrings/"
+NODE_KEYRINGS = "/etc/apt/keyrings/"
 
 
 def split_credentials(url: str) -> tuple[str, str | None]:
@@ -128,21 +134,24 @@ def apt_settings(root: Path, release: str) -> dict[str, list[str]]:
     auth: list[str] = []
     keyrings: set[str] = set()
     directories: set[str] = set()
+    family = next((each for each in FAMILIES if release in each), ())
     for file in files:
         if not file.is_file() or file.suffix not in (".list", ".sources"):
             continue
         parse = parse_deb822 if file.suffix == ".sources" else parse_one_line
         for options, url, suite, components in parse(file.read_text(encoding="utf-8")):
             own = re.split(r"[-/]", suite)[0]
-            if own not in RELEASES or "main" not in components:
+            if own not in family or "main" not in components:
                 continue
             bare, line = split_credentials(url)
             if line and line not in auth:
                 auth.append(line)
             if bare.startswith("file:"):
                 directories.add(urlsplit(bare).path)
-            if "signed-by" in options:
-                keyrings.add(options["signed-by"])
+            keyring = options.get("signed-by", "")
+            if keyring.startswith("/") and not keyring.startswith(DISTRIBUTION_KEYRINGS):
+                keyrings.add(keyring)
+                options = {**options, "signed-by": NODE_KEYRINGS + Path(keyring).name}
             option = " ".join(f"{name}={value}" for name, value in sorted(options.items()))
             prefix = f"deb [{option}] " if option else "deb "
             source = prefix + " ".join([bare, release + suite.removeprefix(own), *components])

@@ -12,6 +12,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path.cwd()))  # the checkout that it was called in
+
+from training.digest import code_digest
+
 
 def main() -> int:
     playbook = Path(sys.argv[1]).stem
@@ -172,6 +176,7 @@ def leave(destination: Path, spec: dict[str, Any], started: float, how: dict[str
             "cpu_capability": "AVX2",
             "versions": {"python": "3.11.2", "torch": "2.13.0"},
             "environment_digest": cluster["environment_digest"],
+            "code_digest": code_digest(),
             "times": {
                 "process_start": started - 0.4,
                 "imports_done": started - 0.3,

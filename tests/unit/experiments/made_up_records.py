@@ -141,6 +141,7 @@ def campaign(results: Path, plan: list[PlannedRun], records: list[Record]) -> Ca
     identity = Identity(
         matrix={"name": "made"},
         code=sha256(CODE),
+        launching="b" * 64,
         environment="e" * 64,
         image="sha256:" + "a" * 64,
         dataset="d" * 64,

@@ -87,7 +87,6 @@ class Workplace:
             "stacks": ["plain", "slow"],
             "stacks_missing": {},
             "shared_storage_path": str(self.cluster_folder / "shared"),
-            "data_root": "/var/lib/trainbed/data",
             "shell": ["bash", "-c"],
             "versions": {"torch": "2.13.0"},
         }

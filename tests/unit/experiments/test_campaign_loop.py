@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from experiments.campaign import open_campaign
+from experiments.records import read_record
 from experiments.report import write_report
 from tests.unit.experiments.made_up_workplace import Workplace, wait_until
 
@@ -121,10 +122,7 @@ def test_a_run_that_did_something_else_does_not_count(workplace: Workplace) -> N
     status, _ = workplace.run("run", "small", "--only", "plain-w2-*")
     assert status == 1
     assert str(workplace.records()["plain-w2/01"].reason).startswith("The weights differ between ranks")
-    assert workplace.calls()[-2:] == [
-        "stop",
-        "lock free",
-    ]  # the last run failed: nothing is left on the nodes
+    assert workplace.calls()[-2:] == ["stop", "lock free"]  # nothing is left on the nodes
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
@@ -196,8 +194,7 @@ def test_a_killed_controller_leaves_nothing_that_the_next_start_does_not_put_rig
     assert "Taking over the cluster's lock" in output and "Recorded as interrupted" in output
     assert workplace.calls() == [
         "lock held",
-        "prepare",
-        "stop",
+        "prepare",  # ends what still ran on the nodes
         "run plain-w2",
         "run slow-w1",
         "run slow-w2",
@@ -209,12 +206,32 @@ def test_a_killed_controller_leaves_nothing_that_the_next_start_does_not_put_rig
     assert not workplace.faults()
 
 
+def test_what_a_dead_controller_left_is_recorded_though_the_code_has_changed(workplace: Workplace) -> None:
+    workplace.behaviour(runs={"plain-w1": {"hangs": True}})
+    process = workplace.start("run", "small")
+    workplace.wait_for("hanging")
+    process.kill()
+    process.communicate(timeout=30)
+    (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n")
+    workplace.behaviour()
+    status, output = workplace.run("run", "small", "--only", "plain-w1-*")
+    assert status == 0 and "Recorded as interrupted" in output
+    older, newer = workplace.campaigns()
+    (record,) = [read_record(path) for path in older.glob("plain-w1-*/01/record.json")]
+    assert record.status == "interrupted" and record.campaign == older.name
+    assert [read_record(path).status for path in newer.glob("*/*/record.json")] == ["ok"]
+
+
 def test_what_is_not_the_same_is_a_new_campaign(workplace: Workplace) -> None:
     only = ("--only", "plain-w1-*")
     assert workplace.run("run", "small", *only)[0] == 0
     (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n")
     status, output = workplace.run("run", "small", *only)
     assert status == 0 and "has changed: the training code. So this is a new campaign" in output
+    (workplace.root / "roles" / "plain" / "vars").mkdir(parents=True)
+    (workplace.root / "roles" / "plain" / "vars" / "main.yml").write_text("changed: true\n")
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0 and "has changed: how runs are launched. So this is a new campaign" in output
     workplace.cluster(image={"reference": "other", "id": "sha256:other"}, link={"configured": "1gbit"})
     status, output = workplace.run("run", "small", *only)
     assert "has changed: the image, the conditions on the cluster" in output
@@ -223,7 +240,7 @@ def test_what_is_not_the_same_is_a_new_campaign(workplace: Workplace) -> None:
     )
     status, output = workplace.run("run", "small", *only)
     assert status == 0 and "goes on" in output  # a description decides nothing
-    assert len(workplace.campaigns()) == 3
+    assert len(workplace.campaigns()) == 4
 
 
 def test_what_cannot_be_run_is_a_row_with_its_reason(workplace: Workplace) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,8 @@ def test_clocks_that_differ_are_said(left: Left) -> None:
         ({"uid": 0}, "Rank 1 ran as root"),
         ({"uid": 991}, "The ranks ran as different users (0: uid 990, 1: uid 991)."),
         ({"code_digest": "6" * 64}, "Rank 1 on worker2.lab ran other training code"),
+        ({"code_digest": None}, "Rank 1 on worker2.lab ran other training code"),
+        ({"train_s": -1.0}, "rank-1.json, as the run left it, is not valid"),
         ({"world_size": 1}, "Rank 1 saw 1 ranks instead of 2."),
         ({"phases": {"coffee": 1.0}}, "Rank 1 reports phases that there are not: coffee."),
         ({"phases": {"forward": -1.0}}, "rank-1.json, as the run left it, is not valid"),
@@ -158,11 +161,18 @@ def test_a_rank_that_did_something_else_makes_the_run_fail(
     assert made.status == "failed" and str(made.reason).startswith(reason)
 
 
+def test_training_runs_as_the_user_that_the_cluster_names(left: Left) -> None:
+    left.asked = dataclasses.replace(left.asked, uid=6100)
+    made = left.compose()
+    assert made.status == "failed" and made.reason == "Rank 0 ran as uid 990 instead of 6100."
+
+
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
         ({"validation_count": 1024}, "Accuracy was counted over 1024 reviews"),
         ({"epochs": []}, "Of the epochs 1 to 2 there are figures for []."),
+        ({"epochs": [{"epoch": 0, "seconds": 1.0}]}, "result.json, as the run left it, is not valid"),
         ({"status": "stopped"}, "Training ended with the status 'stopped'."),
     ],
 )
@@ -251,6 +261,7 @@ def test_secrets_stay_out() -> None:
         without_secrets("--conf spark.authenticate.secret=abc x") == "--conf spark.authenticate.secret=*** x"
     )
     assert without_secrets("https://ada:pw@store/x") == "https://***@store/x"
+    assert without_secrets("https://t0ken@store/x") == "https://***@store/x"
     assert without_secrets("tokenizer: KeyError, tokens_per_s: 3") == "tokenizer: KeyError, tokens_per_s: 3"
     assert len(sentence("x" * 1000)) == 400
 

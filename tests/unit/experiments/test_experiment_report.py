@@ -11,8 +11,9 @@ import pytest
 
 from experiments.chart import Bar, bar_chart
 from experiments.figures import Cell, figures_of, half_width, spread
+from experiments.plan import PlannedRun
 from experiments.report import view, weights_sentence, write_report
-from tests.unit.experiments.made_up_records import campaign, planned, quick, record
+from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec
 
 
 def cells(where: object) -> dict[tuple[str, int], Cell]:
@@ -52,6 +53,47 @@ def test_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
     assert not content["single"]
     assert content["not_run"] == [(plan[2].run_id, "Not run yet.")]
     assert spread([]) is None and spread([1.0]) is not None
+
+
+def test_only_seeds_that_both_have_are_held_against_one_another(tmp_path: Path) -> None:
+    plan = [planned(stack, 1, seed) for stack in ("ddp", "spark") for seed in (1, 2)]
+    records = [
+        record("ddp", 1, 50.0, 60.0, 1),
+        record("ddp", 1, 500.0, 600.0, 2),
+        record("spark", 1, 55.0, 90.0),
+    ]
+    found = cells(campaign(tmp_path, plan, records))
+    assert found["spark", 1].overhead_train == pytest.approx(0.1)
+    assert found["spark", 1].overhead_total == pytest.approx(0.5)
+    none = cells(campaign(tmp_path / "none", plan, records[1:]))
+    assert none["spark", 1].overhead_train is None
+
+
+def test_other_threads_may_give_other_weights(tmp_path: Path) -> None:
+    records = []
+    for stack in ("ddp", "spark"):
+        for threads in (1, 2):
+            one = spec(stack, 1)
+            conditions = one.conditions.model_copy(update={"threads": threads})
+            specification = one.model_copy(update={"conditions": conditions})
+            changes: dict[str, Any] = {
+                "specification": specification,
+                "run_id": specification.run_id,
+                "conditions_digest": conditions.digest,
+                "weights_digest": f"{threads}" * 64,
+            }
+            records.append(record(stack, 1, 1, 2, **changes))
+    plan = [
+        PlannedRun(
+            run_id=each.run_id,
+            axes={"stack": each.specification.stack, "workers": 1, "epochs": 2, "seed": 1}
+            | {"threads": each.specification.conditions.threads},
+            specification=each.specification,
+        )
+        for each in records
+    ]
+    figures = figures_of(campaign(tmp_path, plan, records))
+    assert len(figures.compared) == 2 and all(work.equal for work in figures.compared)
 
 
 def test_whether_weights_agree(tmp_path: Path) -> None:

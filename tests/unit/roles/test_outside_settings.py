@@ -54,7 +54,10 @@ def test_sources_hold_no_credentials_and_only_the_distributions_own(apt: Path) -
     assert settings["apt_auth"] == ["machine https://mirror.example/debian login ada password s3kret"]
     assert "https://mirror.example/debian bookworm-updates main contrib" in text
     assert settings["directories"] == ["/srv/mirror"]
-    assert settings["keyrings"] == ["/k.gpg", "/usr/share/keyrings/debian-archive-keyring.gpg"]
+    # The distribution's own keyring is on every node; another one travels, to a place of its own.
+    assert settings["keyrings"] == ["/k.gpg"]
+    assert "signed-by=/etc/apt/keyrings/k.gpg" in text
+    assert "signed-by=/usr/share/keyrings/debian-archive-keyring.gpg" in text
 
 
 def test_another_release_is_taken_from_the_same_mirror(apt: Path) -> None:
@@ -63,6 +66,13 @@ def test_another_release_is_taken_from_the_same_mirror(apt: Path) -> None:
         for source in outside.apt_settings(apt, "trixie")["apt_sources"]
     }
     assert suites == {"trixie", "trixie-updates"}
+
+
+def test_another_distributions_mirror_is_not_taken(apt: Path) -> None:
+    (apt / "sources.list").write_text("deb http://ubuntu.example noble main universe\n", encoding="utf-8")
+    assert "ubuntu" not in "\n".join(outside.apt_settings(apt, "bookworm")["apt_sources"])
+    found = outside.apt_settings(apt, "jammy")["apt_sources"]
+    assert found == ["deb http://ubuntu.example jammy main universe"]
 
 
 def test_pip_settings_of_the_environment_win_and_keep_every_index(tmp_path: Path) -> None:
