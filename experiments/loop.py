@@ -58,7 +58,10 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
         git = git_state(root)
         # Of older campaigns, too: the next one may not be the one that a dead controller left.
         for folder in campaigns(results / matrix.name):
-            _Loop(playbooks, open_campaign(folder), prepared, git).recover()
+            try:
+                _Loop(playbooks, open_campaign(folder), prepared, git).recover()
+            except UserError as error:
+                playbooks.screen.line(f"Passed over: {error}", "yellow")
         campaign = _campaign(root, playbooks, matrix, prepared, git, options.new)
         return _Loop(playbooks, campaign, prepared, git).go(_selected(campaign.file.plan, options.only))
 
