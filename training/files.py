@@ -29,9 +29,14 @@ def write_json(path: Path, value: Any) -> None:
 
 def append_event(path: Path, event: str, figures: dict[str, Any]) -> None:
     """Append an event to a progress file: one line of JSON, there for readers when this returns."""
-    line = json.dumps(_known({"event": event, "time": time.time()} | figures), allow_nan=False)
+    append_lines(path, [{"event": event, "time": time.time()} | figures])
+
+
+def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Append each of `rows` as one line of JSON; they are there for readers when this returns."""
+    text = "".join(json.dumps(_known(row), allow_nan=False) + "\n" for row in rows)
     with path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
+        file.write(text)
     path.chmod(0o644)
 
 

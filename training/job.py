@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +13,37 @@ import torch
 from training.collective import gather, join, leave, wait_for_all
 from training.digest import code_digest, weights_digest
 from training.files import write_json
+from training.liveness import Peers
 from training.loop import train
-from training.phases import Phases, clock_for
+from training.phases import SAMPLE_EVERY, Phases, clock_for
 from training.process import keep_freed_memory, process_facts
-from training.session import Session, TorchrunSession
+from training.session import Session
 from training.spec import RunSpec
-from training.stop import StopSignal
 
 
-def run_job(spec: RunSpec, data: Path, out: Path, stop: StopSignal, process_start: float) -> None:
+def run_job(
+    spec: RunSpec, data: Path, out: Path, begin: Callable[[], Session], peers: Peers, process_start: float
+) -> None:
     """Do this rank's part of the run and leave its files in `out`.
 
     Args:
         spec: the run.
         data: folder of the prepared data set, on this node.
         out: folder on storage that all ranks share.
-        stop: what knows whether this process was told to stop.
+        begin: makes the session; what was loaded by then belongs to the imports.
+        peers: what listens to the other ranks.
         process_start: unix time in seconds.
     """
     imports_done = time.time()
     set_arithmetic(spec)
     kept = keep_freed_memory()
-    session = TorchrunSession(spec, out, stop)
-    join(session)
+    session = begin()
+    device = spec.conditions.device
+    phases = Phases(clock_for(device), SAMPLE_EVERY[device])
+    peers.listen(join(session), session, phases)
 
-    phases = Phases(clock_for(spec.conditions.device))
     train_start = time.time()
-    outcome = train(spec.work, data, session, phases)
+    outcome = train(spec.work, data, session, phases, peers.place)
     train_end = time.time()
 
     digest = weights_digest(outcome.model.state_dict())
@@ -71,6 +76,8 @@ def run_job(spec: RunSpec, data: Path, out: Path, stop: StopSignal, process_star
     agree(session, digest)
     if session.rank == 0:
         conclude(outcome.epochs, session, out, phases.total(), digest)
+    session.close()
+    peers.stop()
     wait_for_all(session)
     leave(session)
 

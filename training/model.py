@@ -7,34 +7,69 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from training.data import derive_seed
-from training.spec import Work
+from training.data import Dataset, derive_seed
+from training.spec import PretrainedModel, ScratchModel, Work
 
 LABELS = 2
 POSITIONS = 512  # BERT's; a shorter max_length uses the first of them, so the shape does not depend on it
+DROPOUTS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "seq_classif_dropout",
+)
+"""What the settings of dropout are called in the configurations of encoders."""
 
 
-def build_model(work: Work) -> torch.nn.Module:
-    """BERT for two classes with freshly drawn weights, decided by `work.seed` alone; fp32, on the CPU.
+def build_model(work: Work, data: Dataset) -> torch.nn.Module:
+    """The network for two classes, fp32, on the CPU; what is drawn of its weights, `work.seed` alone decides.
 
     From int64 `input_ids` and `attention_mask` [reviews, length] comes `.logits`, fp32 [reviews, 2].
     """
-    shape = work.model
     torch.manual_seed(derive_seed(work.seed, "model"))
+    if isinstance(work.model, PretrainedModel):
+        model = _pretrained(work.model, data)
+    else:
+        model = _scratch(work.model, data.vocabulary, max(POSITIONS, work.data.max_length))
+    if work.activation_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    network: torch.nn.Module = model
+    return network
+
+
+def model_name(work: Work) -> str:
+    """Which network it is, in a few words."""
+    model = work.model
+    if isinstance(model, PretrainedModel):
+        return f"{work.data.pretrained} (pretrained)"
+    return f"{model.architecture} from scratch ({model.layers} layers, {model.hidden} wide)"
+
+
+def _scratch(shape: ScratchModel, vocabulary: int, positions: int) -> Any:
     settings: dict[str, Any] = {  # not all of them are in the class's own annotations
-        "vocab_size": work.data.vocabulary,
+        "vocab_size": vocabulary,
         "num_hidden_layers": shape.layers,
         "hidden_size": shape.hidden,
         "num_attention_heads": shape.heads,
         "intermediate_size": shape.intermediate,
         "hidden_dropout_prob": shape.dropout,
         "attention_probs_dropout_prob": shape.dropout,
-        "max_position_embeddings": POSITIONS,
+        "max_position_embeddings": positions,
         "num_labels": LABELS,
         "attn_implementation": "sdpa",
     }
-    model: torch.nn.Module = BertForSequenceClassification(BertConfig(**settings))
-    return model
+    return BertForSequenceClassification(BertConfig(**settings))
+
+
+def _pretrained(spec: PretrainedModel, data: Dataset) -> Any:
+    from transformers import AutoConfig, AutoModelForSequenceClassification
+
+    changed: dict[str, Any] = {"num_labels": LABELS, "attn_implementation": "sdpa", "dtype": torch.float32}
+    if spec.dropout is not None:
+        config = AutoConfig.from_pretrained(data.encoder)
+        changed |= {name: spec.dropout for name in DROPOUTS if hasattr(config, name)}
+    return AutoModelForSequenceClassification.from_pretrained(data.encoder, **changed)
 
 
 def learning_rate_factor(step: int, warmup: int, steps: int) -> float:

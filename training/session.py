@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 import torch
 
-from training.files import append_event, publish
+from training.checkpoint import CheckpointFolder, Position
+from training.figures import Figures
 from training.spec import RunSpec
 from training.stop import StopSignal
 
@@ -28,14 +29,23 @@ class Session(Protocol):
     def report(self, event: str, **figures: Any) -> None:
         """Tell the people watching: an event's name and its figures. Every rank may call it; one is heard."""
 
-    def save_checkpoint(self, epoch: int, state: dict[str, Any]) -> None:
-        """Keep `state` (tensors, numbers, text, lists and dicts of them) after `epoch`. Called on rank 0."""
+    def record(self, steps: list[dict[str, Any]]) -> None:
+        """Keep the figures of some steps, in their order. Every rank may call it; one is heard."""
+
+    def save_checkpoint(self, state: dict[str, Any] | None, position: Position) -> None:
+        """Keep `state` (tensors, numbers, text, lists and dicts of them). Rank 0 has it; every rank calls."""
 
     def latest_checkpoint(self) -> dict[str, Any] | None:
-        """The newest state that was kept for the same work, tensors on the CPU; None if there is none."""
+        """The newest good state that was kept of the same work, tensors on the CPU; None if there is none.
+
+        Every rank calls it, and all get the same.
+        """
 
     def should_stop(self) -> bool:
         """Whether this rank was told to stop."""
+
+    def close(self) -> None:
+        """Nothing more will be reported."""
 
 
 class TorchrunSession:
@@ -58,56 +68,71 @@ class TorchrunSession:
         self.rank = int(os.environ.get("RANK", "0"))
         self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-        if self.world_size != spec.work.world_size:
-            raise LaunchError(
-                f"The work has {spec.work.world_size} ranks ({spec.work.workers} workers of "
-                f"{spec.work.slots_per_worker}), but WORLD_SIZE is {self.world_size}; launch exactly those."
-            )
-        self.device = _device(spec.conditions.device, self.local_rank)
+        check_world(spec, self.world_size)
+        self.device = take_device(spec.conditions.device, self.local_rank)
         self._stop = stop
-        self._work_digest = spec.work.digest
-        self._progress = out / "progress.jsonl"
-        self._checkpoints = out / "checkpoints"
+        self._figures = Figures(out) if self.rank == 0 else None
+        self._checkpoints = CheckpointFolder(
+            out / "checkpoints", spec.work.digest, spec.work.keep_checkpoints
+        )
 
     def report(self, event: str, **figures: Any) -> None:
-        """Append one line to `progress.jsonl` (rank 0)."""
-        if self.rank == 0:
-            append_event(self._progress, event, figures)
+        """Append one line to `progress.jsonl` (rank 0), and show it."""
+        if self._figures:
+            self._figures.event(event, figures)
 
-    def save_checkpoint(self, epoch: int, state: dict[str, Any]) -> None:
-        """Write `checkpoints/<work digest>-<epoch>.pt` beside its name, rename it, then remove older ones."""
-        self._checkpoints.mkdir(exist_ok=True)
-        older = self._kept()
-        path = self._checkpoints / f"{self._work_digest}-{epoch:06}.pt"
-        beside = path.with_suffix(".tmp")
-        with beside.open("wb") as file:
-            torch.save({"work_digest": self._work_digest} | state, file)
-            file.flush()
-            publish(beside, file.fileno())
-        beside.replace(path)
-        for old in older:
-            if old != path:
-                old.unlink()
+    def record(self, steps: list[dict[str, Any]]) -> None:
+        """Append a line for each step to `steps.jsonl`, and its scalars to TensorBoard's file (rank 0)."""
+        if self._figures:
+            self._figures.steps(steps)
+
+    def save_checkpoint(self, state: dict[str, Any] | None, position: Position) -> None:
+        """Write a folder in `checkpoints/` (rank 0); the newest `keep_checkpoints` stay."""
+        if state is not None:
+            self._checkpoints.write(state, position)
 
     def latest_checkpoint(self) -> dict[str, Any] | None:
-        """The newest checkpoint of the same work; read as plain data, so that a file can't bring code."""
-        kept = self._kept()
-        if not kept:
-            return None
-        state: dict[str, Any] = torch.load(kept[-1], map_location="cpu", weights_only=True)
-        if state["work_digest"] != self._work_digest:
-            raise LaunchError(f"The checkpoint {kept[-1]} is of another work than its name says; remove it.")
-        return state
+        """The newest good checkpoint in `checkpoints/`; rank 0 chooses, and says what is wrong with newer."""
+        from training.collective import agree_on
+
+        chosen: str | None = None
+        if self.rank == 0:
+            self._checkpoints.clean()
+            chosen, faults = self._checkpoints.newest()
+            for fault in faults:
+                self.report("checkpoint_passed_over", message=fault)
+        chosen = agree_on(self, chosen)
+        return self._checkpoints.read(chosen) if chosen is not None else None
 
     def should_stop(self) -> bool:
         """Whether SIGTERM or SIGINT came."""
         return self._stop.requested()
 
-    def _kept(self) -> list[Path]:
-        return sorted(self._checkpoints.glob(f"{self._work_digest}-*.pt"))
+    def close(self) -> None:
+        """Close TensorBoard's file."""
+        if self._figures:
+            self._figures.close()
 
 
-def _device(kind: str, local_rank: int) -> torch.device:
+def check_world(spec: RunSpec, world_size: int) -> None:
+    """Check that there are as many ranks as the work has.
+
+    Raises:
+        LaunchError: there are not.
+    """
+    if world_size != spec.work.world_size:
+        raise LaunchError(
+            f"The work has {spec.work.world_size} ranks ({spec.work.workers} workers of "
+            f"{spec.work.slots_per_worker}), but WORLD_SIZE is {world_size}; launch exactly those."
+        )
+
+
+def take_device(kind: str, local_rank: int) -> torch.device:
+    """The device of a rank, chosen for everything that follows.
+
+    Raises:
+        LaunchError: there is none for it.
+    """
     if kind == "cpu":
         return torch.device("cpu")
     if not torch.cuda.is_available() or local_rank >= torch.cuda.device_count():

