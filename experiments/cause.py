@@ -13,7 +13,8 @@ LONGEST: Final = 400  # characters of a reason; the logs have the rest
 
 # When one rank fails, the others lose their connection to it: an echo, not the cause.
 ECHO: Final = re.compile(
-    r"connection (closed|reset|refused)|connection was|broken pipe|gloo|socket|told to stop|timed? ?out",
+    r"connection (closed|reset|refused)|connection was|broken pipe|gloo|socket|told to stop|timed? ?out"
+    r"|PeerError",
     re.IGNORECASE,
 )
 ERROR_LINE: Final = re.compile(r"^\S*(Error|Exception|Failure)\b\s*:")

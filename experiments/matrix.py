@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
 
 from experiments.errors import UserError
 from training.spec import Conditions, DataSpec, RunSpec, Work, explain
@@ -38,6 +38,13 @@ class Matrix(BaseModel):
     data: DataSpec
     defaults: dict[str, Any] = Field(default_factory=dict)
     axes: dict[str, list[Any]]
+
+    _folder: Path = PrivateAttr(default=Path())
+
+    @property
+    def folder(self) -> Path:
+        """Where its file lies: names of files in it are relative to this."""
+        return self._folder
 
     @property
     def stacks(self) -> list[str]:
@@ -83,6 +90,7 @@ def load_matrix(name_or_path: str) -> Matrix:
         )
     _check_fields(matrix, path, lines)
     _check_values(matrix, path, lines)
+    matrix._folder = path.parent
     return matrix
 
 

@@ -15,7 +15,7 @@ from experiments.chart import Bar, bar_chart
 from experiments.figures import Accuracy, Cell, Figures, Spread, figures_of
 from experiments.files import write_whole
 from experiments.records import ImageState, Record, utc_text
-from training.spec import PHASES, RunSpec
+from training.spec import PHASES, PretrainedModel, RunSpec, Work
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 NOTHING: Final = "\N{EN DASH}"
@@ -71,7 +71,7 @@ def view(figures: Figures) -> dict[str, Any]:
         "weights": weights_sentence(figures),
         "weights_differ": any(not work.equal for work in figures.compared),
         "differing": [work for work in figures.compared if not work.equal],
-        "accuracy_note": _accuracy_note(filled),
+        "accuracy_note": _accuracy_note(filled, campaign),
         "not_run": figures.not_run,
         "attempts": figures.attempts,
         "attempt_time": utc_text,
@@ -165,16 +165,19 @@ def _accuracy(value: Accuracy | None) -> str:
     )
 
 
-def _accuracy_note(cells: Sequence[Cell]) -> str:
+def _accuracy_note(cells: Sequence[Cell], campaign: CampaignFile) -> str:
     known = [cell.accuracy for cell in cells if cell.accuracy is not None]
     if not known:
         return ""
     count, width = known[0].count, max(accuracy.half_width for accuracy in known)
-    return (
-        f"one over {count:,} reviews is good to ±{width:.2f} (95 %), and no better. "
-        "It is not comparable with the dissertation's: these reviews are split off IMDB's training half "
-        "(its test half is not at hand) and share films with it, and the model starts from scratch."
-    )
+    text = f"one over {count:,} reviews is good to ±{width:.2f} (95 %), and no better."
+    work = campaign.plan[0].specification.work
+    if work.data.source == "imdb" and isinstance(work.model, PretrainedModel):
+        return text
+    why = [campaign.dataset.get("source", {}).get("note", f"The data are {work.data.source}.")]
+    if not isinstance(work.model, PretrainedModel):
+        why.append("The model starts from scratch.")
+    return f"{text} It is not comparable with the dissertation's: {' '.join(why)}"
 
 
 def _percent(value: float | None) -> str:
@@ -261,11 +264,7 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
             f"{data.source}: {data.train:,} to train, {data.validation:,} to validate, "
             f"length {data.max_length}, digest {campaign.identity.dataset[:12]}",
         ),
-        (
-            "Model",
-            f"{work.model.architecture}, {work.model.layers} layers, {work.model.hidden} wide, "
-            f"{work.model.heads} heads, from {work.model.init}",
-        ),
+        ("Model", _model(work)),
         ("Training", _training(campaign.plan[0].specification, _varying(campaign))),
         ("Training code", f"digest {campaign.identity.code[:12]}, git {_revisions(figures)}"),
         ("Environment", f"digest {environment.environment_digest[:12]}, lock {environment.lock}"),
@@ -281,6 +280,15 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
         ("Pinning", environment.pinning),
         ("Device", f"{environment.device}, {_count(environment.slots_per_worker, 'slot')} by worker"),
     ]
+
+
+def _model(work: Work) -> str:
+    model = work.model
+    if isinstance(model, PretrainedModel):
+        return f"{work.data.pretrained} ({work.data.revision}), pretrained"
+    return (
+        f"{model.architecture}, {model.layers} layers, {model.hidden} wide, {model.heads} heads, from scratch"
+    )
 
 
 def _varying(campaign: CampaignFile) -> set[str]:

@@ -63,6 +63,7 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> Prepared:
     screen.status("preparing the cluster and the data set", now=True)
     variables = {
         "prepare_data_spec": matrix.data.model_dump(mode="json"),
+        "prepare_files": str(matrix.folder.absolute()),
         "prepare_dest": str(folder.absolute()),
     }
     outcome = playbooks.play("prepare", log, variables, tick=tick)
