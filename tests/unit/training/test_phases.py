@@ -61,3 +61,24 @@ def test_a_mark_costs_microseconds() -> None:
     phases.settle()
     # Six marks a step: even at 50 us each that is 0.3 ms, of steps that take over 100.
     assert (time.perf_counter() - started) / 10_000 < 50e-6
+
+
+def test_steps_that_are_not_sampled_are_split_as_those_that_are() -> None:
+    # Sampled: 0-10 data, 10-40 forward, 40 other; not sampled: 50-110; 110 other, 120 settled.
+    phases = Phases(SteppingClock(0, 10, 40, 50, 110, 120), sample_every=2)
+    for _ in range(2):
+        phases.begin_step()
+        phases.begin("data")
+        phases.begin("forward")
+        phases.end_step("other")
+    phases.settle()
+    assert phases.seconds() == pytest.approx({"data": 25e-9, "forward": 75e-9, "other": 20e-9})
+    assert phases.total() == pytest.approx(120e-9)
+
+
+def test_a_wrong_name_fails_also_in_a_step_that_is_not_sampled() -> None:
+    phases = Phases(SteppingClock(0, 1, 2), sample_every=2)
+    for _ in range(2):
+        phases.begin_step()
+    with pytest.raises(KeyError):
+        phases.begin("coffee")

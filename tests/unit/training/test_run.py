@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
-from tests.unit.training.training_helpers import TINY, Datasets, Run, data_spec, run_spec
+from tests.unit.training.training_helpers import TINY, Datasets, Run, data_spec, events, load, run_spec
 from training.spec import PHASES
 
 BEFORE_AND_AFTER = ("queue", "launch", "imports", "rendezvous", "shutdown")
-
-
-def load(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return content
-
-
-def events(out: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (out / "progress.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def test_what_a_run_leaves_behind(
@@ -36,8 +25,9 @@ def test_what_a_run_leaves_behind(
     spec = run_spec(prepared, data_spec(), epochs=3, evaluate_every_epochs=2)
     out, statuses = run(spec, prepared.path)
     assert statuses == [0]
-    assert sorted(path.name for path in out.iterdir()) == ["progress.jsonl", "rank-0.json", "result.json"]
-    assert all(path.stat().st_mode & 0o777 == 0o644 for path in out.iterdir())
+    names = ["progress.jsonl", "rank-0.json", "result.json", "steps.jsonl", "tensorboard"]
+    assert sorted(path.name for path in out.iterdir()) == names
+    assert all(path.stat().st_mode & 0o777 == 0o644 for path in out.iterdir() if path.is_file())
 
     result, rank = load(out / "result.json"), load(out / "rank-0.json")
     assert result["status"] == "ok"
@@ -76,11 +66,11 @@ def test_the_same_work_gives_the_same_bits_and_another_seed_does_not(run: Run, d
     assert digests[0] == digests[1] != digests[2]
 
 
-@pytest.mark.parametrize("train", [5, 2], ids=["uneven shares", "a rank without a review"])
+@pytest.mark.parametrize("train", [29, 26], ids=["uneven shares", "a rank without a review"])
 def test_an_uneven_batch_has_the_gradient_of_all_its_reviews(
     run: Run, datasets: Datasets, train: int
 ) -> None:
-    """Adam's first moment after one step is a tenth of the gradient."""
+    """Adam's first moment is made of the gradients of the steps: a whole batch, then the uneven rest."""
     data = data_spec(train=train, validation=7)
     prepared = datasets(data)
     moments, figures = [], []
@@ -90,11 +80,11 @@ def test_an_uneven_batch_has_the_gradient_of_all_its_reviews(
         out, statuses = run(spec, prepared.path)
         assert statuses == [0] * workers
         (kept,) = (out / "checkpoints").iterdir()
-        state = torch.load(kept, weights_only=True)["optimiser"]["state"]
+        state = torch.load(kept / "state.pt", weights_only=True)["optimiser"]["state"]
         moments.append(torch.cat([state[number]["exp_avg"].flatten() for number in sorted(state)]))
         figures.append(load(out / "result.json")["epochs"][0])
     assert moments[0].abs().max() > 1e-5
-    torch.testing.assert_close(moments[0], moments[1], rtol=1e-4, atol=1e-8)
+    torch.testing.assert_close(moments[0], moments[1], rtol=1e-3, atol=1e-6)
     assert figures[0]["train_loss"] == pytest.approx(figures[1]["train_loss"], rel=1e-6)
 
 
@@ -113,33 +103,45 @@ def test_every_validation_review_counts_once_whatever_the_world_size(run: Run, d
         assert each["validation_accuracy"] == each["validation_correct"] / 11
 
 
-@pytest.mark.parametrize("workers", [1, 3])
-def test_a_resumed_run_ends_with_the_same_bits(
-    run: Run, datasets: Datasets, tmp_path: Path, workers: int
-) -> None:
+def test_every_step_is_kept_as_a_line_and_as_scalars(run: Run, datasets: Datasets) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
     prepared = datasets(data_spec())
-    settings = {"workers": workers, "batch_per_worker": 4, "epochs": 3, "checkpoint_every_epochs": 2}
-    spec = run_spec(prepared, data_spec(), **settings)
-    whole, _ = run(spec, prepared.path)
-    assert [path.name for path in (whole / "checkpoints").iterdir()] == [f"{spec.work.digest}-000002.pt"]
-    resumed = tmp_path / "resumed"
-    shutil.copytree(whole / "checkpoints", resumed / "checkpoints")
-    _, statuses = run(spec, prepared.path, resumed)
-    assert statuses == [0] * workers
-    # It did go on: only the last epoch was trained.
-    assert [event["epoch"] for event in events(resumed) if event["event"] == "epoch"] == [3]
-    assert load(resumed / "rank-0.json")["steps"] == spec.work.steps_per_epoch
-    one, two = load(whole / "result.json"), load(resumed / "result.json")
-    assert one["weights_digest"] == two["weights_digest"]
-    seconds = [[epoch.pop("seconds") for epoch in result["epochs"]] for result in (one, two)]
-    assert seconds[0][:2] == seconds[1][:2]
-    assert one["epochs"] == two["epochs"]
+    out, _ = run(run_spec(prepared, data_spec(), epochs=2, workers=2, batch_per_worker=4), prepared.path)
+    lines = (out / "steps.jsonl").read_text(encoding="utf-8").splitlines()
+    steps = [json.loads(line) for line in lines]
+    assert [(step["epoch"], step["step"]) for step in steps] == [(e, s) for e in (1, 2) for s in range(1, 6)]
+    for step in steps:
+        assert step["loss"] > 0 and step["samples_per_s"] > 0 and step["memory_mb"] > 0
+        assert step["tokens_per_s"] == pytest.approx(16 * step["samples_per_s"])
+    board = EventAccumulator(str(out / "tensorboard"))
+    board.Reload()
+    losses = board.Scalars("train/loss")
+    assert [scalar.step for scalar in losses] == list(range(1, 11))
+    assert [scalar.value for scalar in losses] == pytest.approx([step["loss"] for step in steps], rel=1e-6)
+    assert [scalar.step for scalar in board.Scalars("epoch/validation_accuracy")] == [5, 10]
 
 
-def test_a_checkpoint_of_another_work_is_left_alone(run: Run, datasets: Datasets) -> None:
+def test_activations_computed_again_give_the_same_bits(run: Run, datasets: Datasets) -> None:
     prepared = datasets(data_spec())
-    out, _ = run(run_spec(prepared, data_spec(), checkpoint_every_epochs=1), prepared.path)
-    other = run_spec(prepared, data_spec(), checkpoint_every_epochs=1, seed=5)
-    run(other, prepared.path, out)
-    assert [event["event"] for event in events(out)].count("epoch") == 2
-    assert len(list((out / "checkpoints").iterdir())) == 2
+    digests = set()
+    for again in (False, True):
+        spec = run_spec(prepared, data_spec(), workers=2, activation_checkpointing=again)
+        out, statuses = run(spec, prepared.path)
+        assert statuses == [0, 0]
+        digests.add(load(out / "result.json")["weights_digest"])
+    assert len(digests) == 1
+
+
+def test_a_batch_in_parts_is_the_same_batch_to_rounding(run: Run, datasets: Datasets) -> None:
+    prepared = datasets(data_spec())
+    weights = []
+    for parts in (1, 3):
+        settings = {"workers": 2, "gradient_accumulation": parts, "checkpoint_every_epochs": 1}
+        spec = run_spec(prepared, data_spec(), model=TINY | {"dropout": 0.0}, **settings)
+        out, statuses = run(spec, prepared.path)
+        assert statuses == [0, 0]
+        (kept,) = (out / "checkpoints").iterdir()
+        weights.append(torch.load(kept / "state.pt", weights_only=True)["model"])
+    for name, tensor in weights[0].items():
+        torch.testing.assert_close(tensor, weights[1][name], rtol=1e-3, atol=1e-5)

@@ -38,6 +38,7 @@ def test_importing_it_needs_neither_torch_nor_transformers() -> None:
 @given(
     st.builds(
         work,
+        data=st.just(DATA | {"train": 64 * 512}),
         workers=st.integers(1, 64),
         epochs=st.integers(1, 1000),
         seed=st.integers(0, 2**31 - 1),
@@ -82,9 +83,35 @@ def test_it_cannot_be_changed() -> None:
         ({"learning_rate": float("inf")}, "learning_rate: input should be a finite number"),
         ({"data_digest": "abc"}, "data_digest: "),
         ({"epoch": 3}, "epoch: is not a setting there is"),
-        ({"data": DATA | {"max_length": 1024}}, "data.max_length: input should be less than or equal to 512"),
+        (
+            {"data": DATA | {"max_length": 9000}},
+            "data.max_length: input should be less than or equal to 8192",
+        ),
         ({"model": {"hidden": 10, "heads": 3}}, "model: hidden (10) must be a multiple of heads (3)"),
-        ({"last_batch": "drop", "batch_per_worker": 51}, "has no whole batch of 102"),
+        ({"batch_per_worker": 51}, "a batch of 102 (2 ranks of 51) is larger than the 100 reviews to train"),
+        ({"gradient_accumulation": 33}, "a batch of 32 reviews can't be computed in 33 parts"),
+        ({"model": {"init": "pretrained"}}, "model.init: pretrained needs data.pretrained"),
+        ({"model": {"init": "hub"}}, "model: "),
+        ({"model": {"init": "pretrained", "layers": 3}}, "model.layers: is not a setting there is"),
+        ({"data": DATA | {"source": "files"}}, "data: train_file goes with source: files, and only with it"),
+        ({"data": DATA | {"train_file": "x.csv"}}, "data: train_file goes with source: files"),
+        ({"data": DATA | {"validation_file": "x.csv"}}, "data: validation_file needs a train_file"),
+        (
+            {"data": DATA | {"tokenizer": "pretrained"}},
+            "data: pretrained (which encoder) goes with tokenizer",
+        ),
+        ({"data": DATA | {"pretrained": "x"}}, "data: pretrained (which encoder) goes with tokenizer"),
+        ({"data": DATA | {"train": 0}}, "data.train: input should be greater than or equal to 1, not 0"),
+        ({"data": DATA | {"source": "imdb2"}}, "data.source: "),
+        (
+            {"data": DATA | {"vocabulary": 10}},
+            "data.vocabulary: input should be greater than or equal to 200",
+        ),
+        ({"model": {"dropout": 1.0}}, "model.dropout: input should be less than 1"),
+        ({"keep_checkpoints": 0}, "keep_checkpoints: input should be greater than or equal to 1"),
+        ({"weight_decay": -0.1}, "weight_decay: input should be greater than or equal to 0"),
+        ({"epochs": 2.5}, "epochs: input should be a valid integer"),
+        ({"precision": "fp8"}, "precision: "),
     ],
 )
 def test_what_is_wrong_is_said_in_one_sentence(changes: dict[str, Any], said: str) -> None:

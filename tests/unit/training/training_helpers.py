@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import sys
@@ -30,6 +31,17 @@ def run_spec(prepared: Prepared, data: DataSpec, **work: Any) -> RunSpec:
     settings = {"workers": 1, "epochs": 1, "seed": 3, "batch_per_worker": 8, "model": TINY}
     settings |= {"learning_rate": 1e-3, "warmup_steps": 2, "data_digest": prepared.digest}
     return RunSpec.model_validate({"stack": "test", "work": settings | {"data": data.model_dump()} | work})
+
+
+def load(path: Path) -> dict[str, Any]:
+    """The object in a JSON file."""
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
+def events(out: Path) -> list[dict[str, Any]]:
+    """What a run told."""
+    return [json.loads(line) for line in (out / "progress.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def free_port() -> int:

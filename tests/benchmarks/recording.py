@@ -1,0 +1,110 @@
+"""What recording costs: the same training with every figure kept, and with none, in turns.
+
+python -m tests.benchmarks.recording --data DIR (a prepared data set) [--rounds N]
+
+Prints for each round the seconds of an epoch with and without, and the median of the ratios.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from training.data import open_dataset
+from training.figures import Figures
+from training.liveness import Place
+from training.loop import train_epoch
+from training.phases import Phases
+from training.process import keep_freed_memory
+from training.spec import Work
+from training.state import set_up
+
+
+class Alone:
+    """A session of one rank that keeps figures, or drops them."""
+
+    rank, world_size, local_rank = 0, 1, 0
+    device = torch.device("cpu")
+
+    def __init__(self, figures: Figures | None) -> None:
+        self._figures = figures
+
+    def report(self, event: str, **figures: Any) -> None:
+        """Keep an event."""
+        if self._figures:
+            self._figures.event(event, figures)
+
+    def record(self, steps: list[dict[str, Any]]) -> None:
+        """Keep steps."""
+        if self._figures:
+            self._figures.steps(steps)
+
+    def save_checkpoint(self, state: object, position: object) -> None:
+        """Nothing is kept here."""
+
+    def latest_checkpoint(self) -> None:
+        """There is none."""
+
+    def should_stop(self) -> bool:
+        """Never."""
+        return False
+
+    def close(self) -> None:
+        """Write everything out."""
+        if self._figures:
+            self._figures.close()
+
+
+def epoch_seconds(work: Work, data: Path, out: Path | None) -> float:
+    """Seconds of one epoch's steps; figures go to `out`, or nowhere."""
+    session = Alone(Figures(out) if out else None)
+    phases = Phases()
+    phases.begin("other")
+    training = set_up(work, open_dataset(data, work.data_digest), session, phases)
+    session.report(
+        "start", epochs=1, steps_per_epoch=work.steps_per_epoch, world_size=1, parameters=0, model="", data=""
+    )
+    begun = time.perf_counter()
+    train_epoch(training, 1, Place(), begun)
+    spent = time.perf_counter() - begun
+    session.close()
+    return spent
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True, help="the prepared data set's own folder")
+    parser.add_argument("--rounds", type=int, default=5)
+    given = parser.parse_args()
+    about = json.loads((given.data / "dataset.json").read_text(encoding="utf-8"))
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    fields = {"data": about["spec"], "data_digest": about["digest"], "workers": 1, "epochs": 1, "seed": 1}
+    work = Work.model_validate(fields)
+    ratios = []
+    for number in range(given.rounds + 1):
+        with tempfile.TemporaryDirectory() as folder:
+            # In turns, and each first in half of the rounds: a drift of the machine falls on both.
+            order = (Path(folder), None) if number % 2 else (None, Path(folder))
+            spent = {out is not None: epoch_seconds(work, given.data, out) for out in order}
+        if not number:
+            continue  # the first round warms up
+        ratios.append(spent[True] / spent[False])
+        print(
+            f"round {number}: with {spent[True]:.2f} s, without {spent[False]:.2f} s: {ratios[-1] - 1:+.2%}"
+        )
+    print(f"recording costs {statistics.median(ratios) - 1:+.2%} (median of {given.rounds} rounds)")
+
+
+if __name__ == "__main__":
+    main()

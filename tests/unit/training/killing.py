@@ -1,0 +1,124 @@
+"""Ranks that are killed at some moment and started again until they are done."""
+
+from __future__ import annotations
+
+import multiprocessing
+import multiprocessing.process
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.unit.training.training_helpers import events, free_port
+from training.rank import run_rank
+from training.spec import RunSpec
+
+PATIENCE = 120.0  # s
+
+Moment = Callable[[Path], bool]
+
+
+def as_rank(rank: int, world: int, port: int, arguments: tuple[Path, Path, Path]) -> None:
+    """The whole of a rank's process."""
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
+    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    status = run_rank(*arguments)
+    sys.stdout.flush()
+    os._exit(status)
+
+
+def start(spec: RunSpec, data: Path, out: Path) -> list[multiprocessing.process.BaseProcess]:
+    """Start every rank of a run."""
+    import training.job  # noqa: F401  # imported once, before the fork
+
+    file = out.parent / f"{out.name}-spec.json"
+    file.write_text(spec.model_dump_json(), encoding="utf-8")
+    fork, port, world = multiprocessing.get_context("fork"), free_port(), spec.work.world_size
+    ranks: list[multiprocessing.process.BaseProcess] = [
+        fork.Process(target=as_rank, args=(rank, world, port, (file, data, out))) for rank in range(world)
+    ]
+    for rank in ranks:
+        rank.start()
+    return ranks
+
+
+def end(ranks: list[multiprocessing.process.BaseProcess]) -> list[int | None]:
+    """Wait for every rank; returns their exit statuses."""
+    deadline = time.monotonic() + PATIENCE
+    for rank in ranks:
+        rank.join(max(0.0, deadline - time.monotonic()))
+    late = [rank for rank in ranks if rank.is_alive()]
+    for rank in late:
+        rank.kill()
+        rank.join()
+    assert not late, f"{len(late)} ranks did not end by themselves"
+    return [rank.exitcode for rank in ranks]
+
+
+def kill_at(
+    moment: Moment, victim: int, number: signal.Signals, spec: RunSpec, data: Path, out: Path
+) -> bool:
+    """Run until `moment`, send one rank a signal, wait until all have ended; False if it never came."""
+    ranks = start(spec, data, out)
+    deadline = time.monotonic() + PATIENCE
+    while not moment(out):
+        if not all(rank.is_alive() for rank in ranks):
+            end(ranks)
+            return False
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+    pid = ranks[victim].pid
+    assert pid is not None
+    os.kill(pid, number)
+    end(ranks)
+    return True
+
+
+def told(out: Path) -> list[dict[str, object]]:
+    """What the run has told so far; its last line may be half written."""
+    try:
+        return list(events(out))
+    except (OSError, ValueError):
+        return []
+
+
+def last(out: Path) -> dict[str, object]:
+    """The newest event."""
+    return next(reversed(told(out)), {})
+
+
+def after(seconds: float) -> Moment:
+    """A moment so many seconds after training has started."""
+    since: list[float] = []
+
+    def reached(out: Path) -> bool:
+        if not since and any(event["event"] == "start" for event in told(out)):
+            since.append(time.monotonic())
+        return bool(since) and time.monotonic() - since[0] >= seconds
+
+    return reached
+
+
+def in_a_step(out: Path) -> bool:
+    """While a step is computed, some steps after the figures of an epoch."""
+    found = last(out)
+    return found.get("event") == "epoch" and time.time() - float(str(found["time"])) > 0.15
+
+
+def in_a_checkpoint(out: Path) -> bool:
+    """While a checkpoint is written, after the first one."""
+    folder = out / "checkpoints"
+    return any(folder.glob(".new-*")) and any(not path.name.startswith(".") for path in folder.iterdir())
+
+
+def in_an_evaluation(out: Path) -> bool:
+    """After an epoch's last step, before its figures."""
+    found = last(out)
+    return found.get("event") == "step" and found["step"] == found["steps"]
+
+
+def between_epochs(out: Path) -> bool:
+    """After the figures of an epoch, before the first step of the next."""
+    return last(out).get("event") == "epoch"

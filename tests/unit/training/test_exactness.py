@@ -1,0 +1,135 @@
+"""The engine against plain PyTorch, and one rank against two."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.nn import functional
+from torch.nn.parallel import DistributedDataParallel
+
+from tests.unit.training.training_helpers import (
+    TINY,
+    Datasets,
+    Ranks,
+    Run,
+    data_spec,
+    free_port,
+    load,
+    run_spec,
+)
+from training.data import derive_seed, global_batches, open_dataset
+from training.digest import weights_digest
+from training.model import build_model
+from training.spec import RunSpec
+
+ROOT = Path(__file__).parents[3]
+
+
+def plain_ddp(spec: RunSpec, data: Path, out: Path) -> None:
+    """The same training as PyTorch examples write it: DDP and its own reduction, no engine."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo")
+    rank, world = dist.get_rank(), dist.get_world_size()
+    work = spec.work
+    dataset = open_dataset(data, work.data_digest)
+    model = build_model(work, dataset)
+    torch.manual_seed(derive_seed(work.seed, "dropout", rank))
+    ddp = DistributedDataParallel(model)
+    optimiser = torch.optim.AdamW(
+        ddp.parameters(), lr=work.learning_rate, weight_decay=work.weight_decay, fused=True
+    )
+    steps = work.steps_per_epoch * work.epochs
+
+    def rate(step: int) -> float:
+        if step < work.warmup_steps:
+            return step / work.warmup_steps
+        return max(0.0, (steps - step) / max(1, steps - work.warmup_steps))
+
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
+    ddp.train()  # type: ignore[no-untyped-call]
+    for epoch in range(1, work.epochs + 1):
+        for batch in global_batches(
+            len(dataset.train), work.global_batch, keep_last=False, seed=work.seed, epoch=epoch
+        ):
+            mine = dataset.train.batch(batch.chunk(world)[rank], torch.device("cpu"))
+            logits = ddp(input_ids=mine.input_ids, attention_mask=mine.attention_mask).logits
+            functional.cross_entropy(logits, mine.labels).backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            schedule.step()
+            optimiser.zero_grad()
+    (out / f"digest-{rank}").write_text(weights_digest(model.state_dict()), encoding="ascii")
+    dist.barrier()
+    os._exit(0)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_plain_ddp_gives_the_same_weights(
+    run: Run, ranks: Ranks, datasets: Datasets, tmp_path: Path, workers: int
+) -> None:
+    prepared = datasets(data_spec())
+    spec = run_spec(prepared, data_spec(), workers=workers, batch_per_worker=4, epochs=2, last_batch="drop")
+    assert ranks(workers, plain_ddp, (spec, prepared.path, tmp_path)) == [0] * workers
+    plain = {(tmp_path / f"digest-{rank}").read_text(encoding="ascii") for rank in range(workers)}
+    out, statuses = run(spec, prepared.path)
+    assert statuses == [0] * workers
+    assert plain == {load(out / "result.json")["weights_digest"]}
+
+
+def test_one_rank_and_two_with_half_the_batch_agree_to_rounding(run: Run, datasets: Datasets) -> None:
+    """Over 20 steps without dropout: weights within 1e-5 of one another, losses within one in a million."""
+    data = data_spec(train=40)
+    prepared = datasets(data)
+    weights, losses = [], []
+    for workers in (1, 2):
+        settings = {"workers": workers, "batch_per_worker": 8 // workers, "epochs": 4}
+        settings |= {"checkpoint_every_epochs": 4}
+        spec = run_spec(prepared, data, model=TINY | {"dropout": 0.0}, **settings)
+        out, statuses = run(spec, prepared.path)
+        assert statuses == [0] * workers
+        (kept,) = (out / "checkpoints").iterdir()
+        state = torch.load(kept / "state.pt", weights_only=True)
+        assert state["steps"] == 20
+        weights.append(state["model"])
+        losses.append([epoch["train_loss"] for epoch in state["epochs"]])
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
+    apart = max(float((weights[0][name] - weights[1][name]).abs().max()) for name in weights[0])
+    assert 0 < apart < 1e-5
+
+
+@pytest.mark.parametrize("launcher", ["ddp", "determined"])
+def test_every_launcher_gives_the_same_weights(
+    run: Run, datasets: Datasets, tmp_path: Path, launcher: str
+) -> None:
+    """Determined's away from a cluster, where torchrun takes its launcher's place."""
+    prepared = datasets(data_spec())
+    spec = run_spec(prepared, data_spec(), workers=2, epochs=2, checkpoint_every_epochs=1)
+    other, _ = run(spec, prepared.path)
+    file, out = tmp_path / "spec.json", tmp_path / "out"
+    file.write_text(spec.model_dump_json(), encoding="utf-8")
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"]
+    command += ["--master-addr=127.0.0.1", f"--master-port={free_port()}"]
+    command += ["-m", f"training.launchers.{launcher}"]
+    command += ["--spec", str(file), "--data", str(prepared.path), "--out", str(out)]
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    digests = [json.loads((folder / "result.json").read_text())["weights_digest"] for folder in (out, other)]
+    assert digests[0] == digests[1]
+    assert list((out / "checkpoints").iterdir())
+    found = [load(out / f"rank-{rank}.json") for rank in (0, 1)]
+    assert [rank["local_rank"] for rank in found] == [0, 1]
+    assert all(rank["phases"]["exposed_sync"] > 0 for rank in found)
