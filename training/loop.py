@@ -114,6 +114,7 @@ def train_epoch(training: Training, epoch: int, place: Place, started: float) ->
     for step, batch in itertools.islice(enumerate(batches, start=1), training.epoch_steps, None):
         place.step = step
         if training.vote.stop():
+            recorder.write()
             training.seconds = time.perf_counter() - started
             stop_before(training, epoch, step)
 
@@ -125,8 +126,10 @@ def train_epoch(training: Training, epoch: int, place: Place, started: float) ->
         training.end_step()
         recorder.step(epoch, step, loss, training.last_learning_rate, len(batch))
         if work.checkpoint_every_steps and training.steps % work.checkpoint_every_steps == 0:
+            recorder.write()  # what has diverged is not worth keeping
             training.seconds = time.perf_counter() - started
             keep(training)
+            recorder.pause()
 
     reviews = min(len(training.data.train), work.steps_per_epoch * work.global_batch)
     mean = sum_over_ranks(session, training.loss_sum.clone()).item() / reviews

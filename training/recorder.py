@@ -40,9 +40,9 @@ class Recorder:
         self._kept: list[_Step] = []
         self._written = self._before = time.perf_counter()
 
-    def begin_epoch(self) -> None:
+    def pause(self) -> None:
         """What went on since the last step is no part of the next one."""
-        self._written = self._before = time.perf_counter()
+        self._before = time.perf_counter()
 
     def step(self, epoch: int, step: int, loss: torch.Tensor, learning_rate: float, reviews: int) -> None:
         """A step is done.

@@ -16,9 +16,10 @@ def call(path: Path, contents: dict[str, str], copies: dict[str, str], *options:
     """Call the module on this machine; returns its result."""
     arguments = json.dumps({"path": str(path), "contents": contents, "copies": copies})
     command = f"{sys.executable} -m ansible adhoc localhost -i localhost, -c local -m settings_files".split()
+    environment = {name: value for name, value in os.environ.items() if name != "ANSIBLE_CONFIG"}
     done = subprocess.run(
         [*command, "-M", str(ROOT / "roles/testbed/library"), *options, "-a", arguments],
-        env={**os.environ, "ANSIBLE_PYTHON_INTERPRETER": sys.executable},
+        env={**environment, "ANSIBLE_PYTHON_INTERPRETER": sys.executable},
         cwd="/",  # away from the settings of the repository
         capture_output=True,
         text=True,

@@ -62,7 +62,7 @@ def test_killed_in_the_middle_of_anything(
 ) -> None:
     out = tmp_path / "out"
     victim = 0 if moment is killing.in_a_checkpoint else 1  # rank 0 writes
-    for _ in range(5):  # a moment may be missed
+    for _ in range(10):  # a moment may be missed
         if killing.kill_at(moment, victim, number, spec(prepared), prepared.path, out):
             break
         shutil.rmtree(out)
