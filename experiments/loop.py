@@ -29,7 +29,7 @@ from experiments.progress import Follower, Progress, duration
 from experiments.provenance import Git, git_state
 from experiments.records import Environment, Record, write_record
 from experiments.session import prepared_cluster
-from experiments.summary import show_campaign
+from experiments.summary import show_campaign, show_what_is_trained
 from training.digest import code_digest
 
 DEAD_CONTROLLER: Final = (
@@ -63,6 +63,7 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
             except UserError as error:
                 playbooks.screen.line(f"Passed over: {error}", "yellow")
         campaign = _campaign(root, playbooks, matrix, prepared, git, options.new)
+        show_what_is_trained(playbooks.screen, campaign)
         return _Loop(playbooks, campaign, prepared, git).go(_selected(campaign.file.plan, options.only))
 
 

@@ -15,7 +15,8 @@ from experiments.chart import Bar, bar_chart
 from experiments.figures import Accuracy, Cell, Figures, Spread, figures_of
 from experiments.files import write_whole
 from experiments.records import ImageState, Record, utc_text
-from training.spec import PHASES, PretrainedModel, RunSpec, Work
+from experiments.summary import model_text
+from training.spec import PHASES, PretrainedModel, RunSpec
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 NOTHING: Final = "\N{EN DASH}"
@@ -264,7 +265,7 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
             f"{data.source}: {data.train:,} to train, {data.validation:,} to validate, "
             f"length {data.max_length}, digest {campaign.identity.dataset[:12]}",
         ),
-        ("Model", _model(work)),
+        ("Model", model_text(work)),
         ("Training", _training(campaign.plan[0].specification, _varying(campaign))),
         ("Training code", f"digest {campaign.identity.code[:12]}, git {_revisions(figures)}"),
         ("Environment", f"digest {environment.environment_digest[:12]}, lock {environment.lock}"),
@@ -280,15 +281,6 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
         ("Pinning", environment.pinning),
         ("Device", f"{environment.device}, {_count(environment.slots_per_worker, 'slot')} by worker"),
     ]
-
-
-def _model(work: Work) -> str:
-    model = work.model
-    if isinstance(model, PretrainedModel):
-        return f"{work.data.pretrained} ({work.data.revision}), pretrained"
-    return (
-        f"{model.architecture}, {model.layers} layers, {model.hidden} wide, {model.heads} heads, from scratch"
-    )
 
 
 def _varying(campaign: CampaignFile) -> set[str]:

@@ -6,12 +6,35 @@ from experiments.campaign import Campaign
 from experiments.plan import PlannedRun
 from experiments.records import Record
 from experiments.screen import Screen
+from training.spec import PretrainedModel, Work
 
 
 def show_plan(screen: Screen, plan: list[PlannedRun], name: str) -> None:
     """The plan as a table, with what can't be run here and why."""
     rows = [[str(at), run.run_id, run.cannot_run or "runs"] for at, run in enumerate(plan, start=1)]
     screen.table(f"Plan of {name}: {len(plan)} runs", ["", "run", "on this cluster"], rows)
+
+
+def show_what_is_trained(screen: Screen, campaign: Campaign) -> None:
+    """Which model is trained on which data."""
+    plan = campaign.file.plan
+    data = plan[0].specification.work.data
+    models = list(dict.fromkeys(model_text(run.specification.work) for run in plan))
+    note = campaign.file.dataset.get("source", {}).get("note", "")
+    screen.line(
+        f"Data: {data.source}, {data.train:,} to train and {data.validation:,} to validate. {note}".strip()
+    )
+    screen.line(f"Model: {'; '.join(models)}.")
+
+
+def model_text(work: Work) -> str:
+    """Which model a work trains, in a few words."""
+    model = work.model
+    if isinstance(model, PretrainedModel):
+        return f"{work.data.pretrained} ({work.data.revision}), pretrained"
+    return (
+        f"{model.architecture}, {model.layers} layers, {model.hidden} wide, {model.heads} heads, from scratch"
+    )
 
 
 def show_campaign(screen: Screen, campaign: Campaign) -> None:

@@ -43,6 +43,8 @@ def test_a_campaign_is_run_recorded_reported_and_checked(workplace: Workplace) -
     assert record.launch is not None and "hunter2" not in record.model_dump_json()
     assert record.weights_digest == records["slow-w2/01"].weights_digest
     assert "run 1 of 4" in output and "trained 10.0 s" in output
+    assert "Data: movie-reviews, 64 to train and 100 to validate." in output
+    assert "Model: bert, 2 layers, 128 wide, 2 heads, from scratch." in output
     assert not list((workplace.root / "results").glob(".prepare-*"))
 
     # Everything is done: nothing is run again.

@@ -243,6 +243,22 @@ def test_the_cause_is_taken_from_the_rank_that_failed_first(tmp_path: Path) -> N
     assert said == "Rank 1 on worker1: ValueError: password=*** is wrong (2 ranks reported an error)."
 
 
+def test_a_rank_that_is_gone_is_the_cause_and_one_that_failed_is_before_those_that_say_so(
+    tmp_path: Path,
+) -> None:
+    def error(rank: int, kind: str, message: str) -> None:
+        content = {"rank": rank, "host": f"worker{rank + 1}", "type": kind, "message": message}
+        (tmp_path / f"error-{rank}.json").write_text(json.dumps(content))
+
+    error(0, "PeerError", "Rank 1 on worker2 is gone: no sign of life for 3 s.")
+    said = cause_of_failure(tmp_path, tmp_path / "none.log", 1)
+    assert said == "Rank 0 on worker1: PeerError: Rank 1 on worker2 is gone: no sign of life for 3 s."
+    error(1, "DataError", "The data are damaged.")
+    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1).startswith(
+        "Rank 1 on worker2: DataError: The data"
+    )
+
+
 def test_what_ansible_says_over_several_lines_is_one_sentence(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text(
