@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.testbeds import ENGINE, Testbed, copy_repository, wait_for
+from tests.e2e.testbeds import ENGINE, Testbed, copy_repository, engine_at, wait_for
 
 SECRET = "s3kret-8d1f"
 START = ENGINE / "engine-start"
@@ -139,3 +139,11 @@ def test_survives_an_engine_that_was_killed(engine: Engine, nodes: Testbed) -> N
     nodes.make("testbed")
     states = nodes.ansible("cluster", "systemctl is-system-running").output
     assert states.count("running") == 3
+
+
+def test_taking_them_down_leaves_the_machines_own_engine_alone(nodes: Testbed) -> None:
+    state = Path(os.environ.get("XDG_STATE_HOME", Path.home() / ".local/state"))
+    with engine_at(state / "trainbed" / "engine"):  # as `make testbed` starts it
+        nodes.down()
+        own = {name: value for name, value in os.environ.items() if name != "DOCKER_HOST"}
+        assert subprocess.run(["docker", "info"], env=own, capture_output=True, check=False).returncode == 0
