@@ -101,7 +101,7 @@ class Liveness:
         """This rank's work is done: the others must not miss it."""
         self._done = True
         self._ended.set()
-        self._thread.join()
+        self._thread.join(2 * STORE_PATIENCE.total_seconds())
         self._exchange()
 
     def failed(self, fault: str) -> None:
@@ -120,6 +120,9 @@ class Liveness:
             patience: seconds to wait for a sign of each of them.
         """
         asked = time.monotonic()
+        self._exchange()
+        # What a rank said before may only be heard now: only what it says from now on shows that it lives.
+        before = {rank: peer.beat for rank, peer in self._peers.items()}
         while True:
             self._exchange()
             failed = [
@@ -130,7 +133,9 @@ class Liveness:
             if failed:
                 return " ".join(failed)
             missing = [
-                rank for rank, peer in self._peers.items() if not peer.told("done") and peer.changed < asked
+                rank
+                for rank, peer in self._peers.items()
+                if not peer.told("done") and peer.beat == before[rank]
             ]
             if not missing:
                 return None
@@ -176,18 +181,21 @@ class Liveness:
         """Tell and listen; while the store does not answer, nobody is heard."""
         if self._cut_off:
             return
+        if not self._lock.acquire(timeout=STORE_PATIENCE.total_seconds()):
+            return  # the other thread waits for the store
         try:
-            with self._lock:
-                self._tell()
-                keys = [f"life/{rank}" for rank in self._peers]
-                if not self._store.check(keys):
-                    return
-                beats = [value.decode() for value in self._store.multi_get(keys)]
+            self._tell()
+            keys = [f"life/{rank}" for rank in self._peers]
+            if not self._store.check(keys):
+                return
+            beats = [value.decode() for value in self._store.multi_get(keys)]
         except dist.DistNetworkError:
             self._cut_off = True
             return
         except dist.DistError:
             return
+        finally:
+            self._lock.release()
         self._heard = time.monotonic()
         for peer, beat in zip(self._peers.values(), beats, strict=True):
             if beat != peer.beat:

@@ -14,7 +14,7 @@ from training.failures import between_ranks, explain_failure
 from training.files import append_event, write_json
 from training.process import process_start
 from training.spec import RunSpec, read_spec
-from training.stop import STOPPED_STATUS, StopSignal
+from training.stop import STOPPED_STATUS, Stopped, StopSignal
 
 if TYPE_CHECKING:
     from training.liveness import Peers
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 STOP_GRACE = 5.0  # s
 STOP_GRACE_TO_KEEP = 25.0  # s, where there is a checkpoint to write before the end
+
+_HELD: list[Exception] = []
 
 Begin = Callable[[RunSpec, Path, StopSignal], "Session"]
 
@@ -100,9 +102,15 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
 
 
 def _failed(out: Path, error: Exception, stop: StopSignal, peers: Peers | None) -> int:
-    if stop.requested():
+    # The error holds the frames that it went through, and those hold the replica: freed here, it could wait
+    # forever for gloo's threads (see `training.collective.leave`). The process is about to end anyway.
+    _HELD.append(error)
+    if stop.requested() or isinstance(error, Stopped):
         # Whatever fails after the signal fails because of it: a peer that was told to stop, too, is gone.
-        stopped = stop.stopped(first_line(error))
+        told = stop.requested()
+        stopped = (
+            stop.stopped(first_line(error)) if told else Stopped(f"Another rank was told to stop: {error}")
+        )
         stopped.__cause__ = error
         if peers:
             peers.tell(str(stopped))

@@ -65,8 +65,12 @@ def follow(arguments: list[str], environment: dict[str, str]) -> int:
         process_group=0,
     )
 
+    passed: list[int] = []
+
     def pass_on(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        if process.poll() is None:
+        # One is enough: Ansible signals a worker several times, and a third signal gives up the cleaning.
+        if not passed and process.poll() is None:
+            passed.append(number)
             os.killpg(process.pid, number)
 
     before = {number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM)}
