@@ -112,7 +112,9 @@ def test_told_to_stop_all_ranks_keep_what_they_did(prepared: Prepared, tmp_path:
 
 def test_a_killed_rank_is_named_by_the_others(prepared: Prepared, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    killing.kill_surely(killing.in_a_step, 1, signal.SIGKILL, spec(prepared), prepared.path, out)
+    # Long enough for a few signs of life, which come once a second.
+    long = spec(prepared, epochs=100)
+    killing.kill_surely(killing.after(3.0), 1, signal.SIGKILL, long, prepared.path, out)
     error = load(out / "error-0.json")
     assert error["type"] == "PeerError"
     assert error["message"].startswith(f"Rank 1 on {os.uname().nodename} is gone: no sign of life for ")
