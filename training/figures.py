@@ -54,6 +54,8 @@ class Figures:
             self.event("note", {"message": f"No scalars for TensorBoard: {WHY_NO_SCALARS}."})
         if event == "epoch" and self._scalars:
             self._scalars.write([figures | {"step": 0, "epoch": figures["epoch"] + 1}])
+        if event == "phases" and self._scalars:
+            self._scalars.write_phases(figures["epoch"], figures["seconds"])
 
     def steps(self, rows: list[dict[str, Any]]) -> None:
         """Append a line for each step; the last of them is an event, too."""
@@ -83,8 +85,16 @@ class _Scalars:
                 Summary.Value(tag=tag, simple_value=row[name]) for name, tag in SCALARS.items() if name in row
             ]
             step = (row["epoch"] - 1) * self._steps_per_epoch + row["step"]
-            event = Event(wall_time=time.time(), step=step, summary=Summary(value=values))
-            self._writer.add_event(event)
+            self._add(step, values)
+
+    def write_phases(self, epoch: int, seconds: dict[str, float]) -> None:
+        """Add the seconds that each phase took in an epoch."""
+        values = [Summary.Value(tag=f"phase/{name}", simple_value=spent) for name, spent in seconds.items()]
+        self._add(epoch * self._steps_per_epoch, values)
+
+    def _add(self, step: int, values: list[Any]) -> None:
+        event = Event(wall_time=time.time(), step=step, summary=Summary(value=values))
+        self._writer.add_event(event)
 
     def close(self) -> None:
         """Write everything out."""

@@ -79,6 +79,8 @@ def epoch_of(training: Training, place: Place) -> None:
     """The next epoch, or what is left of it: its steps, then evaluation and a checkpoint where due."""
     work, session, phases = training.work, training.session, training.phases
     epoch, started = len(training.epochs) + 1, time.perf_counter() - training.seconds
+    phases.settle()
+    before = phases.seconds()
     figures = {"epoch": epoch} | train_epoch(training, epoch, place, started)
     if epoch % work.evaluate_every_epochs == 0 or epoch == work.epochs:
         phases.begin("evaluation")
@@ -87,6 +89,8 @@ def epoch_of(training: Training, place: Place) -> None:
     phases.settle()
     figures["seconds"] = time.perf_counter() - started
     session.report("epoch", **figures)
+    spent = {name: seconds - before.get(name, 0.0) for name, seconds in phases.seconds().items()}
+    session.report("phases", epoch=epoch, seconds=spent)
     training.end_epoch(figures)
     if work.checkpoint_every_epochs and epoch % work.checkpoint_every_epochs == 0:
         keep(training)

@@ -48,7 +48,13 @@ def test_what_a_run_leaves_behind(
     assert rank["phases"]["forward"] > 0
 
     told = events(out)
-    assert [event["event"] for event in told if event["event"] != "step"] == ["start", *["epoch"] * 3, "end"]
+    kinds = [event["event"] for event in told if event["event"] != "step"]
+    assert kinds == ["start", *["epoch", "phases"] * 3, "end"]
+    of_epochs = [event["seconds"] for event in told if event["event"] == "phases"]
+    for name in ("forward", "backward", "optimiser", "data"):
+        assert sum(spent[name] for spent in of_epochs) == pytest.approx(
+            rank["phases"][name], rel=0.02, abs=0.01
+        )
     assert told[0]["steps_per_epoch"] == 5
     last = [event for event in told if event["event"] == "step"][-1]
     assert (last["epoch"], last["step"], last["steps"]) == (3, 5, 5)
@@ -120,6 +126,7 @@ def test_every_step_is_kept_as_a_line_and_as_scalars(run: Run, datasets: Dataset
     assert [scalar.step for scalar in losses] == list(range(1, 11))
     assert [scalar.value for scalar in losses] == pytest.approx([step["loss"] for step in steps], rel=1e-6)
     assert [scalar.step for scalar in board.Scalars("epoch/validation_accuracy")] == [5, 10]
+    assert all(scalar.value > 0 for scalar in board.Scalars("phase/backward"))
 
 
 def test_activations_computed_again_give_the_same_bits(run: Run, datasets: Datasets) -> None:
