@@ -97,8 +97,8 @@ def told(out: Path) -> list[dict[str, object]]:
 
 
 def last(out: Path) -> dict[str, object]:
-    """The newest event."""
-    return next(reversed(told(out)), {})
+    """The newest event, but for the phases that follow an epoch's figures."""
+    return next((event for event in reversed(told(out)) if event["event"] != "phases"), {})
 
 
 def after(seconds: float) -> Moment:
