@@ -13,7 +13,6 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -23,43 +22,22 @@ from training.liveness import Place
 from training.loop import train_epoch
 from training.phases import Phases
 from training.process import keep_freed_memory
+from training.session import TorchrunSession
 from training.spec import Work
 from training.state import set_up
 
 
-class Alone:
-    """A session of one rank that keeps figures, or drops them."""
-
-    rank, world_size, local_rank = 0, 1, 0
-    device = torch.device("cpu")
+class Alone(TorchrunSession):
+    """The only rank, which keeps figures or drops them; no run, and nobody who tells it to stop."""
 
     def __init__(self, figures: Figures | None) -> None:
+        self.rank, self.world_size, self.local_rank = 0, 1, 0
+        self.device = torch.device("cpu")
         self._figures = figures
-
-    def report(self, event: str, **figures: Any) -> None:
-        """Keep an event."""
-        if self._figures:
-            self._figures.event(event, figures)
-
-    def record(self, steps: list[dict[str, Any]]) -> None:
-        """Keep steps."""
-        if self._figures:
-            self._figures.steps(steps)
-
-    def save_checkpoint(self, state: object, position: object) -> None:
-        """Nothing is kept here."""
-
-    def latest_checkpoint(self) -> None:
-        """There is none."""
 
     def should_stop(self) -> bool:
         """Never."""
         return False
-
-    def close(self) -> None:
-        """Write everything out."""
-        if self._figures:
-            self._figures.close()
 
 
 def epoch_seconds(work: Work, data: Path, out: Path | None) -> float:
