@@ -12,26 +12,25 @@ ANSWER_WITHIN: Final = 5.0  # s
 OFFLINE: Final = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 
 
-def reach_hub() -> bool:
-    """Whether the hub answers; where it does not, its libraries are told to look in their cache only.
+def reach_hub() -> None:
+    """See whether the hub answers; where it does not, its libraries are told to look in their cache only.
 
     Left to themselves they try again and again for minutes. Call it before they are imported: they read
     these settings then.
     """
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     if any(os.environ.get(name, "") in ("1", "true", "True", "ON") for name in OFFLINE):
-        return False
+        return
     try:
         request = urllib.request.Request(endpoint, method="HEAD")
         with urllib.request.urlopen(request, timeout=ANSWER_WITHIN):
-            return True
+            return
     except urllib.error.HTTPError:  # it answered
-        return True
+        return
     except OSError as error:
         reason = getattr(error, "reason", error)
         sys.stderr.write(f"The hub {endpoint} can't be reached ({reason}): looking in its cache here.\n")
     os.environ |= dict.fromkeys(OFFLINE, "1")
-    return False
 
 
 def hub_error(name: str, error: Exception, otherwise: str) -> str:
