@@ -34,7 +34,6 @@ class Outcome:
 
     exit_code: int
     seconds: float  # by the monotonic clock
-    log: Path
 
     @property
     def good(self) -> bool:
@@ -101,7 +100,7 @@ class Playbooks:
             if waiter.is_alive():
                 end_group(process.pid, mark)
             waiter.join()
-        return Outcome(exit_code=process.returncode, seconds=ended[0] - begin, log=log)
+        return Outcome(exit_code=process.returncode, seconds=ended[0] - begin)
 
     def _await(self, process: subprocess.Popen[bytes], ended: list[float]) -> None:
         process.wait()
