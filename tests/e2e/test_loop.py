@@ -13,8 +13,13 @@ import pytest
 from tests.e2e.testbeds import Done, Testbed, engine_at, kill_group, wait_for
 
 NODES = ("master", "worker1", "worker2")
-#: What the stacks' processes are called while they train; in brackets, so that no shell finds itself.
-TRAINING = r"[t]raining.launchers|[C]oarseGrainedExecutor|[t]orch_run_process_wrapper|[/]train\.py"
+#: The stacks' processes while they train, by program and arguments: no shell that looks for them is among them.
+TRAINING = (
+    r"^[^ ]*(python[0-9.]*|java) .*"
+    r"(training\.launchers|CoarseGrainedExecutor|torch_run_process_wrapper|torch\.distributed\.run|/train\.py)"
+)
+#: What torchrun starts on a worker, itself apart.
+RANK = r"^[^ ]*python[0-9.]* -u (-m training\.launchers\.ddp|[^ ]*/train\.py)"
 STACKS, WORKERS = ("ddp", "spark"), (1, 2)  # of the quick matrix
 
 
@@ -318,6 +323,34 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(testbed: Testbed) -> Non
     found = {record["specification"]["stack"]: record for record in records(testbed, "failing")}
     assert (found["ddp"]["status"], found["spark"]["status"]) == ("failed", "ok")
     assert found["ddp"]["reason"]
+
+
+def test_a_killed_rank_is_named_in_the_record(testbed: Testbed) -> None:
+    matrix = testbed.root / "killed.yml"
+    matrix.write_text(SMALL.replace("name: small", "name: killed").replace("epochs: [3]", "epochs: [300]"))
+
+    process = testbed.start("make", "--no-print-directory", "matrix", f"MATRIX={matrix}")
+
+    def kill_in_training(stack: str) -> None:
+        ended = f"grep -qs '\"validation_loss\"' /srv/trainbed/shared/runs/{stack}-w2-e300-*/*/progress.jsonl"
+        wait_for(
+            f"an epoch on {stack} has ended",
+            lambda: testbed.node("master", ended, check=False).code == 0 or process.poll() is not None,
+            300,
+        )
+        assert process.poll() is None, process.communicate()[0]
+        testbed.node("worker2", f"pkill -KILL -f '{RANK}'")
+
+    for stack in STACKS:
+        kill_in_training(stack)
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode != 0, output
+    found = {record["specification"]["stack"]: record for record in records(testbed, "killed")}
+    for stack in STACKS:
+        assert found[stack]["status"] == "failed"
+        assert found[stack]["reason"].startswith("Rank 0 on worker1: PeerError: Rank 1 on worker2 is gone: ")
+        assert " of epoch " in found[stack]["reason"]
+    assert nothing_runs(testbed)
 
 
 def test_services_pinning_and_names_survive_a_restart(testbed: Testbed) -> None:
