@@ -6,10 +6,12 @@ import os
 import shlex
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
@@ -34,7 +36,7 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible has no types
                 "arguments": {"type": "str", "default": ""},
             }
         )
-        inventory = ",".join((task_vars or {}).get("ansible_inventory_sources") or [])
+        inventory = as_variable((task_vars or {}).get("ansible_inventory_sources") or [])
         code = follow(
             [asked["command"], asked["matrix"], *shlex.split(asked["arguments"])],
             {**os.environ, **({"ANSIBLE_INVENTORY": inventory} if inventory else {})},
@@ -46,6 +48,26 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible has no types
             "msg": f"python -m experiments {asked['command']} {asked['matrix']} ended with status {code}"
             + ("; what is wrong stands above." if code else "."),
         }
+
+
+def as_variable(sources: Sequence[str]) -> str:
+    """Inventories as ANSIBLE_INVENTORY names them, for a command whose working directory is the repository.
+
+    Raises:
+        AnsibleActionFail: an inventory outside the repository has a comma in its path, where Ansible would
+            split the variable.
+    """
+    named = []
+    for source in sources:
+        path = Path(source)
+        inside = path.is_absolute() and path.is_relative_to(ROOT)
+        named.append(str(path.relative_to(ROOT)) if inside else source)
+        if "," in named[-1] and path.exists():
+            raise AnsibleActionFail(
+                f"The inventory {source} has a comma in its path, by which Ansible separates inventories: "
+                "move it."
+            )
+    return ",".join(named)
 
 
 def follow(arguments: list[str], environment: dict[str, str]) -> int:
