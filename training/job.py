@@ -19,6 +19,7 @@ from training.phases import SAMPLE_EVERY, Phases, clock_for
 from training.process import keep_freed_memory, process_facts
 from training.session import Session
 from training.spec import RunSpec
+from training.stop import Stopped, Yielded
 
 
 def run_job(
@@ -33,6 +34,10 @@ def run_job(
         begin: makes the session; what was loaded by then belongs to the imports.
         peers: what listens to the other ranks.
         process_start: unix time in seconds.
+
+    Raises:
+        Stopped: the ranks were told to stop.
+        Yielded: the same, where whoever launched them goes on with the work later.
     """
     imports_done = time.time()
     set_arithmetic(spec)
@@ -43,7 +48,13 @@ def run_job(
     peers.listen(join(session), session, phases)
 
     train_start = time.time()
-    outcome = train(spec.work, data, session, phases, peers.place)
+    try:
+        outcome = train(spec.work, data, session, phases, peers.place)
+    except Stopped as stopped:
+        if not session.goes_on_later:
+            raise
+        part(session, peers)
+        raise Yielded(str(stopped)) from stopped
     train_end = time.time()
 
     digest = weights_digest(outcome.model.state_dict())
@@ -76,6 +87,11 @@ def run_job(
     agree(session, digest)
     if session.rank == 0:
         conclude(outcome.epochs, session, out, phases.total(), digest)
+    part(session, peers)
+
+
+def part(session: Session, peers: Peers) -> None:
+    """Have everything reported, and leave the other ranks."""
     session.close()
     peers.stop()
     wait_for_all(session)

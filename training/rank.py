@@ -14,7 +14,7 @@ from training.failures import between_ranks, explain_failure
 from training.files import append_event, write_json
 from training.process import process_start
 from training.spec import RunSpec, read_spec
-from training.stop import STOPPED_STATUS, Stopped, StopSignal
+from training.stop import STOPPED_STATUS, Stopped, StopSignal, Yielded
 
 if TYPE_CHECKING:
     from training.liveness import Peers
@@ -71,7 +71,8 @@ def launch_rank(description: str, argv: Sequence[str] | None = None, begin: Begi
 def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_session) -> int:
     """Do one rank's part of a run; returns its exit status.
 
-    0 = all is well; 1 = it failed, and `error-<rank>.json` in `out` says why; 143 = it was told to stop.
+    0 = all is well, or the slots were asked back by somebody who will go on with the work; 1 = it failed, and
+    `error-<rank>.json` in `out` says why; 143 = it was told to stop.
 
     Args:
         spec_file: the run specification, JSON.
@@ -86,6 +87,8 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     try:
         out.mkdir(parents=True, exist_ok=True)
+        # Of an earlier try, where a stack starts a rank anew: it would be taken for what failed this one.
+        (out / error_name()).unlink(missing_ok=True)
         spec = read_spec(RunSpec, spec_file)
         check_threads(spec.conditions.threads)
         if spec.work.keeps_checkpoints:
@@ -96,6 +99,10 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
 
         peers = Peers(lambda gone: _end(out, gone))
         run_job(spec, data, out, lambda: begin(spec, out, stop), peers, started)
+    except Yielded as yielded:
+        if stop.requested():
+            return _failed(out, yielded, stop, None)
+        sys.stderr.write(f"The slots are given back: {yielded}\n")
     except Exception as error:  # whatever it is, it must reach the run's folder
         return _failed(out, error, stop, peers)
     return 0
@@ -156,6 +163,11 @@ def first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def error_name() -> str:
+    """Name of the file that says why this rank failed."""
+    return f"error-{int(os.environ.get('RANK', '0'))}.json"
+
+
 def report_failure(out: Path, error: Exception) -> None:
     """Say on the error output, in `error-<rank>.json` and (rank 0) in the progress file what went wrong."""
     rank = int(os.environ.get("RANK", "0"))
@@ -171,7 +183,7 @@ def report_failure(out: Path, error: Exception) -> None:
         "traceback": trace,
     }
     try:
-        write_json(out / f"error-{rank}.json", facts)
+        write_json(out / error_name(), facts)
         if rank == 0:
             append_event(out / "progress.jsonl", "error", {"rank": rank, "message": message})
     except OSError as unwritable:  # then the error output is all there is

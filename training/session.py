@@ -25,6 +25,7 @@ class Session(Protocol):
     world_size: int
     local_rank: int  # on this node, from 0
     device: torch.device
+    goes_on_later: bool  # whether whoever launched it starts it anew when it stopped because it was told to
 
     def report(self, event: str, **figures: Any) -> None:
         """Tell the people watching: an event's name and its figures. Every rank may call it; one is heard."""
@@ -70,6 +71,7 @@ class TorchrunSession:
         self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         check_world(spec, self.world_size)
         self.device = take_device(spec.conditions.device, self.local_rank)
+        self.goes_on_later = False
         self._stop = stop
         self._figures = Figures(out) if self.rank == 0 else None
         self._checkpoints = CheckpointFolder(

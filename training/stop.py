@@ -16,6 +16,10 @@ class Stopped(Exception):
     """The process was told to stop before its work was done."""
 
 
+class Yielded(Stopped):
+    """The work was left to whoever launched it, to be gone on with later; what was reported has arrived."""
+
+
 class StopSignal:
     """Knows whether the process was told to stop.
 

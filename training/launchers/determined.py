@@ -31,12 +31,18 @@ class DeterminedSession:
         Raises:
             LaunchError: there are not as many ranks as the work has, or a device is missing.
         """
-        distributed = core.DistributedContext.from_torch_distributed() if "RANK" in os.environ else None
         self._info = get_cluster_info()
+        distributed = None
+        if "RANK" in os.environ:
+            # On a cluster its launcher says where the chief is; away from one it is where torch's ranks meet.
+            chief = None if self._info else os.environ["MASTER_ADDR"]
+            distributed = core.DistributedContext.from_torch_distributed(chief_ip=chief)
         storage = None if self._info else str((out / "checkpoints").absolute())
         self._context = core.init(
             distributed=distributed,
             checkpoint_storage=storage,
+            # The ranks vote before every step anyway: one of them asks the master.
+            preempt_mode=core.PreemptMode.ChiefOnly,
             tensorboard_mode=core.TensorboardMode.MANUAL,
         )
         self._context.__enter__()
@@ -45,6 +51,7 @@ class DeterminedSession:
         self.local_rank = self._context.distributed.local_rank
         check_world(spec, self.world_size)
         self.device = take_device(spec.conditions.device, self.local_rank)
+        self.goes_on_later = self._info is not None
         self._work = spec.work
         self._stop = stop
         self._figures = Figures(out) if self.rank == 0 else None
@@ -58,6 +65,8 @@ class DeterminedSession:
         if event == "epoch":
             steps = figures["epoch"] * self._work.steps_per_epoch
             metrics = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+            # A search by successive halving measures a trial's length by a metric.
+            metrics["batches"] = steps
             self._context.train.report_validation_metrics(steps_completed=steps, metrics=metrics)
 
     def record(self, steps: list[dict[str, Any]]) -> None:
@@ -89,8 +98,9 @@ class DeterminedSession:
             return read_checkpoint(path, self._work.digest)
 
     def should_stop(self) -> bool:
-        """Whether the cluster wants the slots back, or a signal came."""
-        return self._context.preempt.should_preempt() or self._stop.requested()
+        """Whether the cluster wants the slots back (asked by rank 0), or a signal came."""
+        wanted_back = self.rank == 0 and self._context.preempt.should_preempt()
+        return wanted_back or self._stop.requested()
 
     def close(self) -> None:
         """Have everything reported, and leave the context."""
