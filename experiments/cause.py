@@ -58,8 +58,28 @@ def _from_ranks(outputs: Path) -> str | None:
         return None
     errors.sort(key=lambda error: (bool(ECHO.search(f"{error['type']}: {error['message']}")), error["rank"]))
     first = errors[0]
+    silent = _silent(outputs) if ECHO.search(f"{first['type']}: {first['message']}") else []
+    if silent and first["type"] != "PeerError":  # which says itself who is gone
+        told = (
+            f"Rank {' and rank '.join(map(str, silent))} ended without a word (killed, or the node went away)"
+        )
+        return f"{told}; rank {first['rank']} on {first['host']} noticed: {first['type']}: {first['message']}"
     more = f" ({len(errors)} ranks reported an error)" if len(errors) > 1 else ""
     return f"Rank {first['rank']} on {first['host']}: {first['type']}: {first['message']}{more}"
+
+
+def _silent(outputs: Path) -> list[int]:
+    """Ranks that left neither their file nor an error."""
+    try:
+        work = json.loads((outputs / "spec.json").read_bytes())["work"]
+        ranks = range(int(work["workers"]) * int(work["slots_per_worker"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return []  # the run did not come that far
+    return [
+        rank
+        for rank in ranks
+        if not any((outputs / f"{name}-{rank}.json").exists() for name in ("rank", "error"))
+    ]
 
 
 def _rank_error(path: Path) -> dict[str, Any] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -79,8 +80,10 @@ class _LeftLaunch(_Left):
     nodes: list[str] = Field(default_factory=list)
 
 
-class _LeftQueue(_Left):
+class _LeftLauncher(_Left):
     queue_s: Annotated[float, Field(ge=0)]
+    hosts: dict[str, str] = Field(default_factory=dict)  # node by the host names that ranks see, where others
+    notes: list[str] = Field(default_factory=list)  # what the stack did that a reader of the times must know
 
 
 class _LeftUnreadable(Exception):
@@ -129,14 +132,14 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
             return None
 
     launch = read(_LeftLaunch, "launch.json")
-    queue = read(_LeftQueue, "launcher.json")
+    launcher = read(_LeftLauncher, "launcher.json")
     result = read(_LeftResult, "result.json")
     ranks = [
         rank
         for number in _rank_numbers(outputs)
         if (rank := read(_LeftRank, f"rank-{number}.json")) is not None
     ]
-    notes = list(happened.notes)
+    notes = [*happened.notes, *(launcher.notes if launcher else [])]
 
     status: Status = "ok"
     reason: str | None = None
@@ -154,7 +157,7 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
     slowest = max(ranks, key=lambda rank: (rank.train_s, -rank.rank), default=None)
     phases = None
     if launch is not None and slowest is not None and happened.total_s is not None:
-        phases = _phases(slowest, launch, queue.queue_s if queue else 0.0, happened.total_s, notes)
+        phases = _phases(slowest, launch, launcher.queue_s if launcher else 0.0, happened.total_s, notes)
     epochs = _epochs(result, happened.epochs_seen, notes)
     last = epochs[-1] if epochs and result is not None else None
     work = asked.specification.work
@@ -179,7 +182,7 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
         weights_digest=result.weights_digest if result else None,
         validation_correct=last.validation_correct if last else None,
         validation_count=result.validation_count if result else None,
-        ranks=[_rank(rank, asked.environment, launch) for rank in ranks],
+        ranks=[_rank(rank, asked.environment, launch, launcher) for rank in ranks],
         launch=_launch(launch),
         environment=asked.environment,
         notes=notes,
@@ -223,6 +226,11 @@ def _faults(
     faults = []
     if result.status != "ok":
         faults.append(f"Training ended with the status {result.status!r}.")
+    if (steps := _resumed_after(outputs)) is not None:
+        faults.append(
+            f"Training went on from a checkpoint after {steps} steps: its times are those of a part, so that "
+            f"the run does not count (its weights: {result.weights_digest[:8]})."
+        )
     spec_file = outputs / "spec.json"
     if spec_file.exists():
         try:
@@ -253,6 +261,23 @@ def _faults(
         shown = ", ".join(f"{rank.rank}: uid {rank.uid}" for rank in ranks)
         faults.append(f"The ranks ran as different users ({shown}).")
     return faults
+
+
+def _resumed_after(outputs: Path) -> int | None:
+    """The step after which training last went on from a checkpoint, as a stack may do by itself, or None."""
+    resumed = None
+    try:
+        lines = (outputs / "progress.jsonl").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        try:
+            event = json.loads(line)
+            if event["event"] == "resume":
+                resumed = int(event["steps"])
+        except (ValueError, TypeError, KeyError):
+            continue  # half a line, of a process that was killed
+    return resumed
 
 
 def _rank_faults(asked: Asked, rank: _LeftRank) -> list[str]:
@@ -328,9 +353,12 @@ def _epochs(result: _LeftResult | None, seen: list[dict[str, Any]], notes: list[
     return [Epoch(**epoch.model_dump()) for epoch in left]
 
 
-def _rank(rank: _LeftRank, environment: Environment, launch: _LeftLaunch | None) -> Rank:
+def _rank(
+    rank: _LeftRank, environment: Environment, launch: _LeftLaunch | None, launcher: _LeftLauncher | None
+) -> Rank:
+    named = launcher.hosts.get(rank.host) if launcher else None
     return Rank(
-        node=_node(rank, environment, launch),
+        node=named if named in environment.nodes else _node(rank, environment, launch),
         **rank.model_dump(exclude={"world_size", "code_digest", "times", "phases"}),
     )
 

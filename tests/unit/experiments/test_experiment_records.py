@@ -124,6 +124,30 @@ def test_the_phases_are_the_slowest_ranks_and_add_up(left: Left) -> None:
     assert made.files["result.json"] and made.notes == []
 
 
+def test_what_a_stack_says_of_its_containers_and_of_its_times_is_kept(left: Left) -> None:
+    left.rank(0, host="3f9a41c2")
+    assert left.compose().ranks[0].node is None
+    left.write(
+        "launcher.json", {"queue_s": 0.5, "hosts": {"3f9a41c2": "worker2"}, "notes": ["It was paused."]}
+    )
+    made = left.compose()
+    assert [rank.node for rank in made.ranks] == ["worker2", "worker2"]
+    assert made.notes == ["It was paused."]
+
+
+def test_training_that_was_put_together_from_two_parts_does_not_count(left: Left) -> None:
+    told = left.outputs / "progress.jsonl"
+    told.write_text('{"event": "start", "time": 1, "steps_per_epoch": 9}\n{"event": "st\n')
+    assert left.compose().ok
+    told.write_text(told.read_text() + '{"event": "resume", "time": 2, "steps": 12, "epochs": 1}\n')
+    made = left.compose()
+    assert (made.status, made.weights_digest) == ("failed", "w" * 64)
+    assert made.reason == (
+        "Training went on from a checkpoint after 12 steps: its times are those of a part, so that the run "
+        "does not count (its weights: wwwwwwww)."
+    )
+
+
 def test_clocks_that_differ_are_said(left: Left) -> None:
     left.write("launch.json", left.launch | {"started": 1004.0})
     made = left.compose()
@@ -257,6 +281,25 @@ def test_a_rank_that_is_gone_is_the_cause_and_one_that_failed_is_before_those_th
     assert cause_of_failure(tmp_path, tmp_path / "none.log", 1).startswith(
         "Rank 1 on worker2: DataError: The data"
     )
+
+
+def test_a_rank_that_left_nothing_is_named_where_others_only_lost_it(tmp_path: Path) -> None:
+    content = {
+        "rank": 0,
+        "host": "worker1",
+        "type": "RuntimeError",
+        "message": "[gloo] Connection closed by peer",
+    }
+    (tmp_path / "error-0.json").write_text(json.dumps(content))
+    said = "Rank 0 on worker1: RuntimeError: [gloo] Connection closed by peer."
+    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == said
+    (tmp_path / "spec.json").write_text(json.dumps({"work": {"workers": 2, "slots_per_worker": 1}}))
+    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == (
+        "Rank 1 ended without a word (killed, or the node went away); rank 0 on worker1 noticed: "
+        "RuntimeError: [gloo] Connection closed by peer."
+    )
+    (tmp_path / "rank-1.json").write_text("{}")
+    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == said
 
 
 def test_what_ansible_says_over_several_lines_is_one_sentence(tmp_path: Path) -> None:
