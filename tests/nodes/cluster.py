@@ -55,10 +55,11 @@ def variables(name: str) -> dict[str, Any]:
     return groups()["cluster"][name]
 
 
+@functools.cache
 def stacks() -> list[str]:
     """Stacks that are installed."""
-    facts = variables(master())
-    return [*facts["stacks"], *facts["stacks_optional"]]
+    noted = json.loads(node(master()).check_output("cat /etc/trainbed/stacks.json"))
+    return list(noted["stacks"])
 
 
 def port(name: str, usual: int) -> int:

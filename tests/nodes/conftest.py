@@ -51,6 +51,12 @@ def spark() -> None:
     _needs("spark")
 
 
+@pytest.fixture(scope="session")
+def determined() -> None:
+    """Skip where Determined is not installed."""
+    _needs("determined")
+
+
 def _needs(stack: str) -> None:
     if stack not in cluster.stacks():
         pytest.skip(f"{stack} is not among the inventory's stacks")
