@@ -30,8 +30,8 @@ testbed: ## three nodes on this machine (TESTBED=name TESTBED_PREFIX=198.18.n TE
 testbed-down: ## remove the testbed, all but its caches
 	@$(call in,controller) ansible-playbook playbooks/testbed_down.yml $(ARGS)
 
-provision: ## set up the cluster of the inventory
-	@$(call in,controller) ansible-playbook playbooks/provision.yml $(ARGS)
+provision: ## set up the cluster of the inventory (determined_packages=DIR where its release cannot be reached)
+	@$(call in,controller) ansible-playbook playbooks/provision.yml $(if $(determined_packages),-e '{"determined_packages": "$(determined_packages)"}') $(ARGS)
 
 verify: ## prove the state of the nodes (testinfra)
 	@$(call in,controller) python -m pytest tests/nodes $(ARGS)

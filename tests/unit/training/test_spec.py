@@ -144,3 +144,16 @@ def test_a_file_that_is_not_there_or_not_json_is_named(tmp_path: Path) -> None:
     broken.write_text("{", encoding="utf-8")
     with pytest.raises(SpecError, match=r"broken\.json is not valid: "):
         read_spec(RunSpec, broken)
+
+
+def test_a_trials_values_take_the_place_of_the_runs_own() -> None:
+    from training.launchers.determined_search import with_values
+
+    run = RunSpec(stack="determined", work=work())
+    trial = with_values(run, {"learning_rate": 0.001, "warmup_steps": 7})
+    assert (trial.work.learning_rate, trial.work.warmup_steps) == (0.001, 7)
+    assert trial.model_dump() == run.model_dump() | {"work": trial.work.model_dump()}
+    with pytest.raises(SpecError, match="no fields of the work: learning_rat; there are "):
+        with_values(run, {"learning_rat": 0.1})
+    with pytest.raises(SpecError, match=r"A value of the search.*learning_rate"):
+        with_values(run, {"learning_rate": -1.0})

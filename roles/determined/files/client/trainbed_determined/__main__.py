@@ -1,0 +1,94 @@
+"""The command line: python -m trainbed_determined --settings FILE COMMAND.
+
+Exit status 0 = done, 1 = it could not be done (for `stop` 3, where the master is away), and the last line on
+the error output says why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from trainbed_determined.administration import AgentsMissing, Ordinary, set_up_users, wait_for_agents
+from trainbed_determined.experiment import ExperimentError, Runner, run
+from trainbed_determined.master import Away, Master, MasterError
+from trainbed_determined.settings import Settings, SettingsError, read_settings
+
+STOP_PATIENCE_S: Final = 20.0
+AWAY_STATUS: Final = 3
+"""Exit status of `stop` where the master is away: nothing was asked of it."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status."""
+    given = _parser().parse_args(argv)
+    try:
+        settings = read_settings(given.settings)
+        return _command(given, settings, Master(settings, say))
+    except (SettingsError, MasterError, ExperimentError, AgentsMissing) as error:
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 1
+
+
+def say(line: str) -> None:
+    """Show a line with its moment."""
+    sys.stderr.write(f"{time.strftime('%H:%M:%S')} {line}\n")
+    sys.stderr.flush()
+
+
+def _command(given: argparse.Namespace, settings: Settings, master: Master) -> int:
+    if given.command == "run":
+        config = json.loads(given.config.read_bytes())
+        run(master, config, given.code, given.label, given.out, say)
+    elif given.command == "stop":
+        runner = Runner(master, say)
+        try:
+            ended = runner.stop_all(STOP_PATIENCE_S)
+        except Away as error:
+            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+            return AWAY_STATUS
+        runner.wait_until_clean(ended)
+        print(json.dumps({"changed": bool(ended)}))
+    elif given.command == "users":
+        ordinary = read_settings(given.ordinary)
+        changed = set_up_users(
+            master, settings.password, Ordinary(ordinary.user, ordinary.password, given.uid, given.group)
+        )
+        print(json.dumps({"changed": changed}))
+    elif given.command == "agents":
+        wanted = {name: int(slots) for name, slots in (each.rsplit("=", 1) for each in given.agents)}
+        wait_for_agents(master, wanted, given.patience, say)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m trainbed_determined", description=__doc__)
+    parser.add_argument("--settings", type=Path, required=True, help="client.json, or admin.json")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    experiment = commands.add_parser("run", help="submit an experiment, wait, and bring what it left")
+    experiment.add_argument("--config", type=Path, required=True, help="the experiment's configuration, JSON")
+    experiment.add_argument("--code", type=Path, required=True, help="folder that is sent along")
+    experiment.add_argument("--label", required=True, help="label that only this experiment has")
+    experiment.add_argument("--out", type=Path, required=True, help="folder for what it leaves")
+
+    commands.add_parser("stop", help="end every experiment of a matrix")
+
+    users = commands.add_parser("users", help="see to passwords and to the ordinary user (as admin)")
+    users.add_argument("--ordinary", type=Path, required=True, help="client.json of the ordinary user")
+    users.add_argument("--uid", type=int, required=True, help="user and group that its tasks run as")
+    users.add_argument("--group", required=True, help="name of that group on the nodes")
+
+    agents = commands.add_parser("agents", help="wait until agents offer their slots")
+    agents.add_argument("--patience", type=float, default=90.0, help="seconds to wait")
+    agents.add_argument("agents", nargs="+", metavar="AGENT=SLOTS")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,262 @@
+"""One experiment from its configuration to its results, whatever happens on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from determined.common.api import bindings
+from determined.experimental import Determined
+from determined.experimental.client import Experiment, ExperimentState
+
+from trainbed_determined.administration import slots_of_agents
+from trainbed_determined.master import Gone, Master
+
+POLL_S: Final = 1.0
+CLEANED_WITHIN_S: Final = 60.0
+SLOTS_WITHIN_S: Final = 90.0
+OURS: Final = "trainbed"  # label of every experiment of a matrix
+ENDED: Final = (
+    ExperimentState.COMPLETED,
+    ExperimentState.CANCELED,
+    ExperimentState.ERROR,
+    ExperimentState.DELETED,
+)
+WAITING: Final = (ExperimentState.QUEUED, ExperimentState.PAUSED)
+
+
+class ExperimentError(Exception):
+    """The experiment did not complete; its text is one sentence."""
+
+
+@dataclass
+class Followed:
+    """What was seen of an experiment while it ran."""
+
+    id: int
+    states: list[tuple[float, str]] = field(default_factory=list)  # unix time when first seen, state
+    waited_s: float = 0.0  # as long as it was seen waiting for slots
+    others: list[str] = field(default_factory=list)  # tasks of others while it ran, by name
+
+
+class Runner:
+    """Submits, follows and ends the experiments of a matrix."""
+
+    def __init__(self, master: Master, say: Callable[[str], None]) -> None:
+        """Nothing is submitted yet."""
+        self._master = master
+        self._say = say
+
+    def wait_for_slots(self, slots: int) -> None:
+        """Wait until as many slots have come; a master refuses what exceeds those that are there right now.
+
+        Agents come back some seconds after a master that was away, or a node that was switched off.
+        """
+        since, told = time.monotonic(), False
+        while True:
+            offered = sum(self._master.ask("the agents", slots_of_agents).values())
+            if offered >= slots or time.monotonic() - since > SLOTS_WITHIN_S:
+                return  # what is too much is refused with the master's own words
+            if not told:
+                self._say(
+                    f"{offered} of {slots} slots are there; waiting up to {SLOTS_WITHIN_S:.0f} s for more."
+                )
+                told = True
+            time.sleep(POLL_S)
+
+    def submit(self, config: dict[str, Any], code: Path, label: str) -> int:
+        """The id of the experiment with `label`: the one that is there, or a new one.
+
+        An answer that was lost on its way, or a client that was killed, thus never leaves a second one.
+
+        Raises:
+            Refused: the configuration can't work on this cluster.
+        """
+
+        def find_or_create(client: Determined) -> int:
+            for known in client.list_experiments(labels=[label]):
+                self._say(
+                    f"Experiment {known.id} is there already ({state_name(known)}) and is gone on with."
+                )
+                return known.id
+            # The SDK draws its progress on the output.
+            with contextlib.redirect_stdout(io.StringIO()), tempfile.TemporaryDirectory() as nothing_else:
+                return client.create_experiment(config, nothing_else, includes=[code]).id
+
+        number = self._master.ask("the experiment", find_or_create, may_be_hopeless=True)
+        self._say(f"Experiment {number}: {self._master.settings.master}/det/experiments/{number}")
+        return number
+
+    def follow(self, seen: Followed, slots: int) -> None:
+        """Wait until the experiment has ended, whatever it ended with; what is seen goes into `seen`.
+
+        Raises:
+            ExperimentError: it waited for slots for too long, and was killed for it.
+            Gone: somebody deleted it.
+            Away: the master did not come back.
+        """
+        number = seen.id
+        waiting_since: float | None = None
+        while True:
+            try:
+                state = self._master.ask(
+                    f"the state of experiment {number}", lambda client: client.get_experiment(number).state
+                )
+            except Gone as error:
+                raise Gone(f"Experiment {number} was deleted while it was waited for.") from error
+            assert state is not None
+            now = time.monotonic()
+            if not seen.states or seen.states[-1][1] != state.name:
+                seen.states.append((time.time(), state.name))
+                self._say(f"Experiment {number} is {state.name}.")
+            if state in ENDED:
+                return
+            if state in WAITING:
+                waiting_since = now if waiting_since is None else waiting_since
+                seen.waited_s += POLL_S
+                if now - waiting_since > self._master.settings.queue_limit_s:
+                    self._give_up(number, slots, state)
+            else:
+                waiting_since = None
+            time.sleep(POLL_S)
+
+    def _give_up(self, number: int, slots: int, state: ExperimentState) -> None:
+        limit = self._master.settings.queue_limit_s
+        others = ", ".join(self.tasks()) or "nobody that can be seen"
+        self.kill(number)
+        why = "was paused" if state is ExperimentState.PAUSED else f"waited for {slots} slots"
+        raise ExperimentError(
+            f"Experiment {number} {why} for more than {limit:.0f} s and was killed. The slots are held by: "
+            f"{others}. See `det slot list`; the limit is determined_queue_limit_s."
+        )
+
+    def kill(self, number: int) -> None:
+        """End an experiment and everything of it that runs."""
+        self._master.ask(
+            f"the end of experiment {number}", lambda client: client.get_experiment(number).kill()
+        )
+
+    def stop_all(self, patience_s: float | None = None) -> list[int]:
+        """End every experiment of any matrix that has not ended; their ids.
+
+        Raises:
+            Away: the master was away for longer than `patience_s`.
+        """
+
+        def living(client: Determined) -> list[int]:
+            # By label, then by state: asked for by state, 0.38.1 answers with an error of its database.
+            found = client.list_experiments(labels=[OURS])
+            return [each.id for each in found if each.state not in ENDED]
+
+        ended = self._master.ask("the experiments", living, patience_s)
+        for number in ended:
+            self.kill(number)
+            self._say(f"Experiment {number} was killed.")
+        return ended
+
+    def tasks(self) -> list[str]:
+        """Names of what runs or waits on the cluster, clean-up tasks included."""
+
+        def names(client: Determined) -> list[str]:
+            answer = bindings.get_GetTasks(client._session)
+            found = (answer.allocationIdToSummary or {}).values()
+            return sorted(task.name or task.taskId or "a task without a name" for task in found)
+
+        return self._master.ask("the tasks", names)
+
+    def wait_until_clean(self, numbers: list[int]) -> float:
+        """Wait until nothing of these experiments runs any more; seconds that it took.
+
+        Determined deletes checkpoints in a container of its own once an experiment has ended, which would
+        disturb the next run's measurement.
+
+        Raises:
+            ExperimentError: something of them still runs after a minute.
+        """
+        if not numbers:
+            return 0.0
+        marks = tuple(f"(Experiment {number})" for number in numbers)
+        since = time.monotonic()
+        clean = 0  # in a row: between an experiment's last task and its clean-up there is none for a moment
+        while clean < 2:
+            left = [name for name in self.tasks() if name.endswith(marks)] + self._living(numbers)
+            clean = 0 if left else clean + 1
+            if left and time.monotonic() - since > CLEANED_WITHIN_S:
+                raise ExperimentError(
+                    f"After {CLEANED_WITHIN_S:.0f} s these still run: {', '.join(left)}. See "
+                    "`det task list` and the agents' logs."
+                )
+            time.sleep(POLL_S)
+        return time.monotonic() - since
+
+    def _living(self, numbers: list[int]) -> list[str]:
+        def living(client: Determined) -> list[str]:
+            found = [client.get_experiment(number) for number in numbers]
+            return [f"Experiment {each.id}" for each in found if each.state not in ENDED]
+
+        return self._master.ask("the state of experiments", living)
+
+
+def state_name(experiment: Experiment) -> str:
+    """The state of an experiment, for people."""
+    return experiment.state.name if experiment.state else "in an unknown state"
+
+
+def run(
+    master: Master, config: dict[str, Any], code: Path, label: str, out: Path, say: Callable[[str], None]
+) -> None:
+    """Submit an experiment, wait for its end, and leave what it left in `out`.
+
+    Raises:
+        ExperimentError: it did not complete.
+        MasterError: the master refused it, or was away for too long.
+    """
+    from trainbed_determined.results import collect
+
+    runner = Runner(master, say)
+    foreign = runner.tasks()
+    slots = config["resources"]["slots_per_trial"]
+    runner.wait_for_slots(slots)
+    number = runner.submit(config, code, label)
+    seen = Followed(number, others=foreign)
+    fault: ExperimentError | None = None
+    try:
+        runner.follow(seen, slots)
+    except ExperimentError as error:
+        fault = error
+    collected = collect(master, seen, out)
+    write(
+        out / "launcher.json",
+        {
+            "queue_s": collected.queue_s,
+            "ended": collected.ended,
+            "hosts": collected.hosts,
+            "notes": collected.notes,
+        },
+    )
+    if fault is None and collected.state != ExperimentState.COMPLETED.name:
+        fault = ExperimentError(
+            f"Experiment {number} ended as {collected.state}{collected.why}; its log is in logs/trial.log."
+        )
+    try:
+        took = runner.wait_until_clean([number])
+    except ExperimentError as error:
+        raise (ExperimentError(f"{fault} {error}") if fault else error) from error
+    say(f"Nothing of experiment {number} runs any more, {took:.1f} s after its results were there.")
+    if fault is not None:
+        raise fault
+
+
+def write(path: Path, content: object) -> None:
+    """Write `content` as JSON: beside, then renamed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f".{path.name}.part")
+    part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+    part.rename(path)

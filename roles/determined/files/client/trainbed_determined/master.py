@@ -1,0 +1,228 @@
+"""The master, asked with patience: it may restart, its database may be away, a token may expire."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import Any, Final, TypeVar
+
+import requests
+from determined.common import api
+from determined.common.api import authentication, bindings, certs, errors
+from determined.experimental import Determined
+
+from trainbed_determined.settings import Settings
+
+ANSWER_WITHIN: Final = 60.0  # s; the SDK itself would wait for ever
+ASK_AGAIN: Final = 2.0  # s
+
+# The SDK takes these before the master's own certificate, or would send its requests elsewhere.
+MISLEADING: Final = (
+    "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
+    *(name for proxy in ("http_proxy", "https_proxy", "all_proxy") for name in (proxy, proxy.upper())),
+)
+
+# The master answers 500 for a configuration that will never work as it does for a database that is away.
+DATABASE_AWAY: Final = re.compile(
+    r"failed to connect|dial error|connection refused|connection reset|broken pipe|unexpected EOF"
+    r"|the database system is|terminating connection|conn closed|too many clients|bad connection",
+    re.IGNORECASE,
+)
+
+STOPPING: Final = (408, 499)  # what a master that stops answers to who still waits
+
+T = TypeVar("T")
+
+
+class MasterError(Exception):
+    """What the master refused, or that it does not answer; its text is one sentence."""
+
+
+class Refused(MasterError):
+    """The master answered, and asking again would not help."""
+
+
+class Gone(Refused):
+    """What was asked for is not there."""
+
+
+class Away(MasterError):
+    """The master did not answer for as long as there was patience."""
+
+
+class _Patient(api.Session):
+    """A session whose requests end, and that leaves trying again to whoever asks."""
+
+    def _make_http_session(self) -> requests.Session:
+        return _limited(super()._make_http_session())
+
+
+class _PatientLogin(api.UnauthSession):
+    def _make_http_session(self) -> requests.Session:
+        return _limited(super()._make_http_session())
+
+
+def _limited(session: requests.Session) -> requests.Session:
+    send = session.send
+
+    def within(request: requests.PreparedRequest, **options: Any) -> requests.Response:
+        options["timeout"] = options.get("timeout") or ANSWER_WITHIN
+        return send(request, **options)
+
+    session.send = within
+    return session
+
+
+class Master:
+    """One user's access to the master."""
+
+    def __init__(self, settings: Settings, say: Callable[[str], None]) -> None:
+        """Nothing is asked yet.
+
+        Args:
+            settings: who asks, and where.
+            say: shows a line to whoever watches.
+        """
+        for name in MISLEADING:
+            os.environ.pop(name, None)
+        self.settings = settings
+        self._say = say
+        self._address = api.canonicalize_master_url(settings.master)
+        certificate = settings.certificate
+        self._certificate = certs.Cert(certificate.read_text(encoding="ascii")) if certificate else None
+        self._client: Determined | None = None
+        self.absences: list[float] = []  # seconds for which it was away, each time
+
+    def ask(
+        self,
+        what: str,
+        do: Callable[[Determined], T],
+        patience_s: float | None = None,
+        *,
+        may_be_hopeless: bool = False,
+    ) -> T:
+        """What `do` answers, asked again for as long as the master or its database is away.
+
+        Args:
+            what: what is asked for, for messages.
+            do: asks; it may be called more than once.
+            patience_s: for how long the master may be away, in seconds; None = as the settings say.
+            may_be_hopeless: the master answers this with an error of its own (500) when it can't be had, too.
+
+        Raises:
+            Refused: the master says no.
+            Away: it was away for longer than that.
+        """
+
+        def attempt() -> T:
+            try:
+                return do(self._open())
+            except errors.UnauthenticatedException:
+                # Tokens expire, and do not outlive a database that was restored.
+                self._client = None
+                return do(self._open())
+
+        return self._patiently(what, attempt, patience_s, may_be_hopeless)
+
+    def enter(self, user: str, password: str) -> bool:
+        """Ask as `user` from now on; False, and nothing changed, if the master does not let them in."""
+        session = self._patiently(f"the login of {user}", lambda: self._login(user, password), None)
+        if session is not None:
+            self._client = Determined._from_session(session)
+        return session is not None
+
+    def _open(self) -> Determined:
+        if self._client is None:
+            user = self.settings.user
+            session = self._login(user, self.settings.password)
+            if session is None:
+                raise Refused(
+                    f"Determined does not let {user} in with the password in {self.settings.password_file}: "
+                    "`make provision` sets it."
+                )
+            self._client = Determined._from_session(session)
+        return self._client
+
+    def _unauthenticated(self) -> _PatientLogin:
+        return _PatientLogin(self._address, self._certificate, max_retries=0)
+
+    def _login(self, user: str, password: str) -> api.Session | None:
+        request = bindings.v1LoginRequest(
+            username=user, password=authentication.salt_and_hash(password), isHashed=True
+        )
+        try:
+            answer = bindings.post_Login(self._unauthenticated(), body=request)
+        except (errors.UnauthenticatedException, errors.ForbiddenException, errors.NotFoundException):
+            return None
+        return _Patient(self._address, user, answer.token, self._certificate, max_retries=0)
+
+    def _patiently(
+        self, what: str, attempt: Callable[[], T], patience_s: float | None, may_be_hopeless: bool = False
+    ) -> T:
+        patience = self.settings.patience_s if patience_s is None else patience_s
+        since: float | None = None
+        while True:
+            try:
+                answer = attempt()
+            except (errors.BadRequestException, bindings.APIHttpError, requests.RequestException) as error:
+                if not is_away(error, may_be_hopeless):
+                    raise refusal(what, error) from error
+                now = time.monotonic()
+                if since is None:
+                    since = now
+                    self._say(
+                        f"The master at {self._address} does not answer ({first_line(error)}); "
+                        f"asking again for up to {patience:.0f} s."
+                    )
+                if now - since >= patience:
+                    raise Away(
+                        f"Determined's master at {self._address} has not answered for {now - since:.0f} s "
+                        f"({first_line(error)}): see `systemctl status determined-master postgresql` there."
+                    ) from error
+                time.sleep(min(ASK_AGAIN, patience / 10))
+            else:
+                if since is not None:
+                    self.absences.append(time.monotonic() - since)
+                    self._say(f"The master answers again, after {self.absences[-1]:.0f} s.")
+                return answer
+
+
+def is_away(error: Exception, may_be_hopeless: bool) -> bool:
+    """Whether it is worth asking again: the master or its database can't be reached, starts or stops.
+
+    Args:
+        error: what asking ended with.
+        may_be_hopeless: whether an error of the master's own (500) can mean that it will never be had.
+    """
+    if isinstance(error, requests.exceptions.SSLError):
+        return False
+    broken = errors.MasterNotFoundException | requests.RequestException | bindings.APIHttpStreamError
+    if isinstance(error, broken):
+        return True
+    if isinstance(error, errors.NotFoundException):
+        return False
+    if isinstance(error, errors.APIException):
+        if error.status_code == 500 and may_be_hopeless:
+            return bool(DATABASE_AWAY.search(error.message))
+        return error.status_code >= 500 or error.status_code in STOPPING
+    # What the SDK makes of a request that took too long.
+    return type(error) is errors.BadRequestException
+
+
+def refusal(what: str, error: Exception) -> Refused:
+    """The sentence for an answer that will not change."""
+    if isinstance(error, requests.exceptions.SSLError):
+        return Refused(
+            f"The master's certificate is not the one that this cluster knows ({first_line(error)}): "
+            "`make provision` brings it everywhere."
+        )
+    kind = Gone if isinstance(error, errors.NotFoundException) else Refused
+    return kind(f"Determined refuses {what}: {first_line(error)}")
+
+
+def first_line(error: Exception) -> str:
+    """The first line of what an error says."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,0 +1,64 @@
+"""Determined AI, one trial of a hyperparameter search: like `training.launchers.determined`, with its values.
+
+python3 -m determined.launch.torch_distributed -- python3 -m training.launchers.determined_search --spec ...
+
+The specification says everything that is not searched for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from determined import get_cluster_info
+from pydantic import ValidationError
+
+from training.files import write_json
+from training.launchers.determined import DeterminedSession
+from training.rank import arguments, end_if_failed, run_rank
+from training.spec import RunSpec, SpecError, explain, read_spec
+
+
+def with_values(spec: RunSpec, values: Mapping[str, Any]) -> RunSpec:
+    """`spec` with the trial's values in the place of its own.
+
+    Args:
+        spec: the run that is searched around.
+        values: by the names of fields of the work.
+
+    Raises:
+        SpecError: a name is no field of the work, or a value is none that it may have.
+    """
+    work = spec.work.model_dump()
+    unknown = sorted(set(values) - set(work))
+    if unknown:
+        raise SpecError(
+            f"The search has hyperparameters that are no fields of the work: {', '.join(unknown)}; "
+            f"there are {', '.join(sorted(work))}."
+        )
+    try:
+        return RunSpec.model_validate(spec.model_dump() | {"work": work | dict(values)})
+    except ValidationError as error:
+        raise SpecError(explain(error, "A value of the search")) from error
+
+
+def main() -> None:
+    """One rank of one trial, in a folder of the trial's own."""
+    given = arguments("One rank of a trial of a search, as Determined's launcher starts it.").parse_args()
+    info = get_cluster_info()
+    if info is None:
+        raise SystemExit("A search needs a Determined cluster: submit it with playbooks/search.yml.")
+    out: Path = given.out / f"trial-{info.trial.trial_id}"
+    out.mkdir(parents=True, exist_ok=True)
+    try:
+        spec = with_values(read_spec(RunSpec, given.spec), info.trial.hparams)
+    except SpecError as error:
+        raise SystemExit(str(error)) from error
+    # Every rank writes the same, whole: whichever comes last changes nothing.
+    write_json(out / "spec.json", spec.model_dump(mode="json"))
+    end_if_failed(run_rank(out / "spec.json", given.data, out, DeterminedSession))
+
+
+if __name__ == "__main__":
+    main()
