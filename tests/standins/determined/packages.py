@@ -1,0 +1,103 @@
+"""Packages of the stand-ins, built like the release's: names, files, units, and what installation does."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+VERSION = "0.38.1"
+
+MASTER_UNIT = """\
+[Unit]
+Description=Determined master (stand-in)
+StartLimitBurst=15
+StartLimitIntervalSec=20
+
+[Service]
+ExecStart=/usr/bin/determined-master
+Restart=always
+RestartSec=1
+CacheDirectory=determined
+
+[Install]
+WantedBy=multi-user.target
+"""
+MASTER_SOCKET = """\
+[Unit]
+Description=Determined master's socket (stand-in)
+
+[Socket]
+ListenStream=0.0.0.0:8080
+
+[Install]
+WantedBy=sockets.target
+"""
+AGENT_UNIT = """\
+[Unit]
+Description=Determined agent (stand-in)
+After=docker.service
+Requires=docker.service
+
+[Service]
+ExecStart=/usr/bin/determined-agent run
+Restart=always
+
+[Install]
+WantedBy=multi-user.target
+"""
+CONTROL = """\
+Package: determined-{kind}
+Version: {version}
+Architecture: amd64
+Maintainer: trainbed <trainbed@localhost>
+Description: Stand-in for Determined's {kind}, for tests where the real one cannot be had
+"""
+AFTER = """\
+#!/bin/sh
+set -e
+systemctl daemon-reload
+deb-systemd-invoke start determined-{kind}.service || true
+"""
+
+
+def build(folder: Path) -> Path:
+    """Build both packages into `folder`, under the names of the release; returns it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    units = {"determined-master.service": MASTER_UNIT, "determined-master.socket": MASTER_SOCKET}
+    _package(folder, "master", units, "log:\n  level: info\n")
+    # As the release has it: without the master's address.
+    _package(folder, "agent", {"determined-agent.service": AGENT_UNIT}, "# master_host: 0.0.0.0\n")
+    return folder
+
+
+def _package(folder: Path, kind: str, units: dict[str, str], config: str) -> None:
+    root = folder / f".{kind}"
+    shutil.rmtree(root, ignore_errors=True)
+    share = root / "usr/share/determined-standin"
+    share.mkdir(parents=True)
+    shutil.copy(HERE / f"{kind}.py", share)
+    if kind == "master":
+        shutil.copytree(HERE / "answers", share / "answers")
+    files = {f"lib/systemd/system/{name}": text for name, text in units.items()}
+    files[f"etc/determined/{kind}.yaml"] = config
+    files[f"usr/bin/determined-{kind}"] = (
+        f"#!/bin/sh\nexec /opt/trainbed/env/current/bin/python /usr/share/determined-standin/{kind}.py\n"
+    )
+    files["DEBIAN/control"] = CONTROL.format(kind=kind, version=VERSION)
+    files["DEBIAN/conffiles"] = f"/etc/determined/{kind}.yaml\n"
+    files["DEBIAN/postinst"] = AFTER.format(kind=kind)
+    for name, text in files.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="ascii")
+    for name in ("DEBIAN/postinst", f"usr/bin/determined-{kind}"):
+        (root / name).chmod(0o755)
+    package = folder / f"determined-{kind}_{VERSION}_linux_amd64.deb"
+    subprocess.run(
+        ["dpkg-deb", "--root-owner-group", "--build", str(root), str(package)],
+        check=True,
+        capture_output=True,
+    )
+    shutil.rmtree(root)

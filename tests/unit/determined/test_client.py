@@ -1,0 +1,492 @@
+"""What the playbooks ask of Determined's master: the real SDK, against a stand-in with recorded answers."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from trainbed_determined import __main__ as command_line
+from trainbed_determined import experiment as experiments
+from trainbed_determined import master as masters
+from trainbed_determined.administration import AgentsMissing, Ordinary, set_up_users, wait_for_agents
+from trainbed_determined.experiment import ExperimentError, Runner, run
+from trainbed_determined.master import Away, Gone, Master, Refused
+from trainbed_determined.results import last_of_each_step, unix_time
+from trainbed_determined.settings import Settings
+
+from tests.standins.determined import master as standin
+
+PASSWORD = "Tb1ordinary"
+CONFIG: dict[str, Any] = {
+    "name": "ddp-w2",
+    "labels": ["trainbed", "run-1"],
+    "entrypoint": "python3 -m training.launchers.determined",
+    "resources": {"slots_per_trial": 2, "resource_pool": "default"},
+    "searcher": {"name": "single", "metric": "validation_loss", "smaller_is_better": True},
+    "max_restarts": 0,
+    "hyperparameters": {},
+}
+
+
+@dataclass
+class Place:
+    """A stand-in master, a client of it, and what the client said."""
+
+    cluster: standin.Cluster
+    settings: Settings
+    said: list[str] = field(default_factory=list)
+
+    @property
+    def master(self) -> Master:
+        return Master(self.settings, self.said.append)
+
+    def agent(self, name: str = "worker1", slots: int = 1) -> None:
+        """An agent that offers slots, for as long as the test takes."""
+        self.cluster.agents[name] = {"slots": slots, "seen": time.monotonic() + 1e6, "address": "198.18.0.11"}
+
+    def code(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "code" / "training"
+        folder.mkdir(parents=True)
+        (folder / "loop.py").write_text("print('training')\n", encoding="ascii")
+        return folder
+
+    def when(self, ready: Callable[[], bool], do: Callable[[], object]) -> None:
+        """Do something to the cluster beside the client, once something is so."""
+
+        def act() -> None:
+            while True:
+                with self.cluster.lock:
+                    if ready():
+                        do()
+                        return
+                time.sleep(0.01)
+
+        threading.Thread(target=act, daemon=True).start()
+
+    def when_seen(self, state: str, do: Callable[[], object]) -> None:
+        """Do something once the client has said that an experiment is in a state."""
+        self.when(lambda: any(f" is {state}." in line for line in self.said), do)
+
+    def ends(self, state: str, number: int = 1) -> None:
+        """An experiment ends."""
+        self.cluster.experiments[number].end(state)
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+    monkeypatch.setattr(masters, "ASK_AGAIN", 0.05)
+    monkeypatch.setattr(experiments, "POLL_S", 0.02)
+    monkeypatch.setattr(standin, "CLEAN_UP_S", 0.2)
+    monkeypatch.setattr(standin, "GAP_S", 0.0)
+    cluster = standin.Cluster("Tb1admin")
+    cluster.add_user("trainbed", standin.hashed(PASSWORD), admin=False)
+    server = standin.serve(cluster, "127.0.0.1", 0)
+    file = tmp_path / "password"
+    file.write_text(f"{PASSWORD}\n", encoding="ascii")
+    settings = Settings(
+        master=f"http://127.0.0.1:{server.server_address[1]}",
+        certificate=None,
+        version="0.38.1",
+        user="trainbed",
+        password_file=file,
+        patience_s=1.0,
+        queue_limit_s=30.0,
+    )
+    yield Place(cluster, settings)
+    server.shutdown()
+    server.server_close()
+
+
+def load(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_an_experiment_is_followed_to_its_end_and_brought_home(place: Place, tmp_path: Path) -> None:
+    place.agent("worker1")
+    place.agent("worker2")
+    place.when_seen("STARTING", lambda: place.ends("STATE_COMPLETED"))
+    out = tmp_path / "out"
+    run(place.master, CONFIG, place.code(tmp_path), "run-1", out, place.said.append)
+    assert "Experiment 1 is STARTING." in place.said
+    assert place.said[-2] == "Experiment 1 is COMPLETED."
+    assert place.said[-1].startswith("Nothing of experiment 1 runs any more, ")
+    launcher, left = load(out / "launcher.json"), load(out / "determined" / "experiment.json")
+    assert launcher["queue_s"] >= 0
+    assert launcher["ended"] == unix_time((place.cluster.experiments[1].ended or "").rstrip("Z"))
+    assert launcher["notes"] == []
+    assert [state for _, state in left["states"]][-1] == "COMPLETED"
+    assert "assigned" in left and "was assigned to an agent" in (out / "logs" / "trial.log").read_text()
+    (trial,) = left["trials"]
+    assert [each["step"] for each in trial["metrics"]["training"]] == [5, 10, 15, 20]
+    assert trial["metrics"]["validation"][0]["accuracy"] == 0.5
+    assert trial["checkpoints"][0]["metadata"] == {"steps_completed": 5}
+    assert place.master.ask("tasks", lambda _: Runner(place.master, print).tasks()) == []
+
+
+def test_the_code_is_sent_along_under_its_own_name(place: Place, tmp_path: Path) -> None:
+    place.agent(slots=2)
+    Runner(place.master, print).submit(CONFIG, place.code(tmp_path), "run-1")
+    sent = {file["path"] for file in place.cluster.experiments[1].context}
+    assert "training/loop.py" in sent
+
+
+def test_an_experiment_that_is_there_is_gone_on_with(place: Place, tmp_path: Path) -> None:
+    place.agent(slots=2)
+    code = place.code(tmp_path)
+    first = Runner(place.master, print).submit(CONFIG, code, "run-1")
+    again = Runner(place.master, place.said.append).submit(CONFIG, code, "run-1")
+    assert (first, again, len(place.cluster.experiments)) == (1, 1, 1)
+    assert "Experiment 1 is there already" in place.said[0]
+
+
+def test_an_answer_lost_on_its_way_leaves_no_second_experiment(place: Place, tmp_path: Path) -> None:
+    place.agent(slots=2)
+    runner = Runner(place.master, place.said.append)
+    runner.tasks()  # logged in
+
+    def created_but_not_said() -> tuple[int, Any] | None:
+        cluster = place.cluster
+        cluster.experiments[1] = standin.Experiment(1, CONFIG, [], "trainbed")
+        return 0, None
+
+    place.cluster.faults += [lambda: None, created_but_not_said]
+    assert runner.submit(CONFIG, place.code(tmp_path), "run-1") == 1
+    assert len(place.cluster.experiments) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"resources": {"slots_per_trial": 9}}, "slots requested exceeds cluster capacity"),
+        ({"max_length": 3}, 'additionalProperties "max_length" not allowed'),
+        ({"entrypoint": ""}, "managed experiments require entrypoint"),
+        ({"resources": {"slots_per_trial": 1, "resource_pool": "gpu"}}, "resource pool gpu does not exist"),
+        (
+            {"searcher": {"name": "adaptive_asha", "metric": "validation_loss"}},
+            "requires `max_time` and `time_metric`",
+        ),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_not_tried_again(
+    place: Place, tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
+    # The master answers 500 to most of these, as it does while its database is away.
+    place.agent(slots=2)
+    with pytest.raises(Refused, match="Determined refuses the experiment: ") as refused:
+        Runner(place.master, place.said.append).submit({**CONFIG, **change}, place.code(tmp_path), "run-1")
+    assert says in str(refused.value)
+    assert place.said == [] and not place.cluster.experiments
+
+
+def test_who_waits_too_long_for_slots_is_killed_and_told_who_has_them(place: Place, tmp_path: Path) -> None:
+    place.agent(slots=2)
+    place.cluster.experiments[1] = standin.Experiment(
+        1, {**CONFIG, "labels": []}, [], "somebody", "STATE_RUNNING", agents=["worker1", "worker1"]
+    )
+    place.settings = Settings(**{**vars(place.settings), "queue_limit_s": 0.2})
+    out = tmp_path / "out"
+    with pytest.raises(ExperimentError) as given_up:
+        run(place.master, CONFIG, place.code(tmp_path), "run-1", out, place.said.append)
+    assert "Experiment 2 waited for 2 slots for more than 0 s and was killed." in str(given_up.value)
+    assert "Trial 1 (Experiment 1)" in str(given_up.value)
+    assert place.cluster.experiments[2].state == "STATE_CANCELED"
+    assert place.cluster.experiments[1].state == "STATE_RUNNING"
+    notes = load(out / "launcher.json")["notes"]
+    assert any(
+        "Others used Determined when it was submitted: Trial 1 (Experiment 1)." in note for note in notes
+    )
+
+
+def test_an_experiment_in_error_says_what_its_log_names(place: Place, tmp_path: Path) -> None:
+    place.agent(slots=2)
+
+    def fail() -> None:
+        place.cluster.experiments[1].tell("ValueError: the training is broken")
+        place.ends("STATE_ERROR")
+
+    place.when_seen("STARTING", fail)
+    with pytest.raises(
+        ExperimentError, match=r"ended as ERROR .ValueError: the training is broken.; its log is"
+    ):
+        run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
+    assert load(tmp_path / "out" / "launcher.json")["queue_s"] >= 0
+
+
+def test_one_that_somebody_ends_is_no_success(place: Place, tmp_path: Path) -> None:
+    place.agent(slots=2)
+    place.when_seen("STARTING", lambda: place.ends("STATE_CANCELED"))
+    with pytest.raises(ExperimentError, match="Experiment 1 ended as CANCELED"):
+        run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
+
+
+def test_one_that_somebody_deletes_is_said_to_be_gone(place: Place, tmp_path: Path) -> None:
+    place.agent(slots=2)
+    place.when_seen("STARTING", lambda: place.cluster.experiments.pop(1))
+    with pytest.raises(Gone, match="Experiment 1 was deleted while it was waited for"):
+        run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
+
+
+def test_a_pause_stands_in_the_record(place: Place, tmp_path: Path) -> None:
+    place.agent(slots=2)
+
+    def pause() -> None:
+        place.cluster.experiments[1].state = "STATE_PAUSED"
+        place.when_seen("PAUSED", lambda: place.ends("STATE_COMPLETED"))
+
+    place.when_seen("STARTING", pause)
+    run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
+    (note,) = load(tmp_path / "out" / "launcher.json")["notes"]
+    assert note.startswith("The experiment was paused while it ran")
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        pytest.param(lambda: standin.answer("database-down"), id="the database is away"),
+        pytest.param(lambda: (0, None), id="the connection breaks"),
+        pytest.param(lambda: (503, {"message": "starting"}), id="the master is starting"),
+    ],
+)
+def test_a_master_that_is_away_for_a_moment_is_asked_again(
+    place: Place, tmp_path: Path, fault: Callable[[], Any]
+) -> None:
+    place.agent(slots=2)
+
+    def away() -> None:
+        place.cluster.faults += [fault] * 4
+        place.when(lambda: not place.cluster.faults, lambda: place.ends("STATE_COMPLETED"))
+
+    place.when_seen("STARTING", away)
+    run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
+    assert any("does not answer (" in line for line in place.said)
+    assert any("The master answers again" in line for line in place.said)
+    (note,) = load(tmp_path / "out" / "launcher.json")["notes"]
+    assert note.startswith("Determined's master did not answer for ")
+
+
+def test_a_master_that_stays_away_ends_the_wait(place: Place) -> None:
+    place.cluster.faults += [lambda: standin.answer("database-down")] * 1000
+    with pytest.raises(
+        Away, match=r"has not answered for 1 s .*failed to connect.*systemctl status determined-master"
+    ):
+        Runner(place.master, place.said.append).tasks()
+
+
+def test_nobody_listening_is_said_so(place: Place) -> None:
+    settings = Settings(**{**vars(place.settings), "master": "http://127.0.0.1:9", "patience_s": 0.2})
+    with pytest.raises(Away, match=r"at http://127.0.0.1:9 has not answered"):
+        Runner(Master(settings, place.said.append), print).tasks()
+
+
+def test_a_token_that_expires_is_renewed(place: Place) -> None:
+    master = place.master
+    runner = Runner(master, print)
+    assert runner.tasks() == []
+    place.cluster.tokens.clear()
+    assert runner.tasks() == []
+
+
+def test_a_password_that_is_not_accepted_is_said_with_its_file(place: Place) -> None:
+    place.settings.password_file.write_text("another", encoding="ascii")
+    with pytest.raises(Refused, match=r"does not let trainbed in with the password in .*password"):
+        Runner(place.master, print).tasks()
+
+
+def test_slots_that_are_not_there_yet_are_waited_for(place: Place, tmp_path: Path) -> None:
+    # The master would refuse the experiment: agents come back some seconds after it.
+    place.agent("worker1")
+    place.when(lambda: bool(place.said), lambda: place.agent("worker2"))
+    place.when_seen("STARTING", lambda: place.ends("STATE_COMPLETED"))
+    run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
+    assert place.said[0] == "1 of 2 slots are there; waiting up to 90 s for more."
+
+
+def test_slots_that_never_come_are_refused_with_the_masters_words(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(experiments, "SLOTS_WITHIN_S", 0.1)
+    place.agent("worker1")
+    with pytest.raises(Refused, match="slots requested exceeds cluster capacity"):
+        run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
+
+
+def test_a_stream_that_breaks_is_asked_for_again(place: Place, tmp_path: Path) -> None:
+    place.agent(slots=2)
+    broken = [
+        {"error": {"grpcCode": 13, "httpCode": 500, "message": "sql: database is closed", "httpStatus": "x"}}
+    ]
+
+    def ends_badly() -> None:
+        place.ends("STATE_COMPLETED")
+        # Its state, its list of trials and of results; then the first of the streams.
+        place.cluster.faults += [lambda: None] * 5 + [lambda: (200, broken)]
+
+    place.when_seen("STARTING", ends_badly)
+    run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
+    assert not place.cluster.faults
+    assert any("database is closed" in line for line in place.said), place.said
+
+
+def test_the_certificate_is_checked(place: Place, tmp_path: Path) -> None:
+    def certificate(name: str) -> tuple[Path, Path]:
+        files = tmp_path / f"{name}.crt", tmp_path / f"{name}.key"
+        key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes"
+        extensions = "-addext subjectAltName=IP:127.0.0.1 -addext keyUsage=digitalSignature,keyCertSign"
+        files_of_it = ["-out", str(files[0]), "-keyout", str(files[1]), "-subj", f"/CN={name}"]
+        command = ["openssl", "req", "-x509", *key.split(), *extensions.split(), *files_of_it]
+        subprocess.run(command, check=True, capture_output=True)
+        return files
+
+    (own, key), (foreign, _) = certificate("own"), certificate("foreign")
+    server = standin.serve(place.cluster, "127.0.0.1", 0, str(own), str(key))
+    address = f"https://127.0.0.1:{server.server_address[1]}"
+    settings = vars(place.settings) | {"master": address}
+    assert Runner(Master(Settings(**settings | {"certificate": own}), print), print).tasks() == []
+    with pytest.raises(Refused, match="certificate is not the one that this cluster knows"):
+        Runner(Master(Settings(**settings | {"certificate": foreign}), print), print).tasks()
+    server.shutdown()
+    server.server_close()
+
+
+def test_experiments_of_matrices_are_ended_and_no_others(place: Place) -> None:
+    for number, labels in enumerate((["trainbed", "a"], ["mine"], ["trainbed", "b"]), start=1):
+        place.cluster.experiments[number] = standin.Experiment(
+            number, {**CONFIG, "labels": labels}, [], "somebody", "STATE_RUNNING", agents=["worker1"]
+        )
+    place.cluster.experiments[3].state = "STATE_COMPLETED"
+    assert Runner(place.master, place.said.append).stop_all() == [1]
+    assert [each.state for each in place.cluster.experiments.values()] == [
+        "STATE_CANCELED",
+        "STATE_RUNNING",
+        "STATE_COMPLETED",
+    ]
+
+
+def test_the_clean_up_of_an_experiment_is_waited_for_and_that_of_others_is_not(place: Place) -> None:
+    cleaning = next(iter(standin.answer("tasks-after")[1]["allocationIdToSummary"].values()))
+    place.cluster.foreign["x"] = {**cleaning, "name": "Checkpoint GC (Experiment 11)"}
+    asked: list[int] = []
+
+    def count() -> None:
+        asked.append(1)
+        if len(asked) == 3:
+            del place.cluster.foreign["y"]
+
+    ended = standin.Experiment(1, CONFIG, [], "trainbed", "STATE_COMPLETED", agents=["worker1"])
+    place.cluster.experiments[1] = ended
+    runner = Runner(place.master, print)
+    runner.wait_until_clean([1])
+    place.cluster.foreign["y"] = {**cleaning, "name": "Checkpoint GC (Experiment 1)"}
+    place.cluster.faults += [count] * 3
+    runner.wait_until_clean([1])
+    assert "y" not in place.cluster.foreign and not place.cluster.faults
+
+
+def test_a_task_that_stays_is_named(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiments, "CLEANED_WITHIN_S", 0.2)
+    cleaning = next(iter(standin.answer("tasks-after")[1]["allocationIdToSummary"].values()))
+    place.cluster.foreign["x"] = {**cleaning, "name": "Checkpoint GC (Experiment 1)"}
+    place.agent(slots=2)
+    place.when_seen("STARTING", lambda: place.ends("STATE_COMPLETED"))
+    out = tmp_path / "out"
+    with pytest.raises(ExperimentError, match=r"still run: Checkpoint GC \(Experiment 1\)"):
+        run(place.master, CONFIG, place.code(tmp_path), "run-1", out, place.said.append)
+    assert load(out / "launcher.json")["queue_s"] >= 0  # what came home before is kept
+
+
+def test_what_a_restarted_trial_reports_twice_counts_once() -> None:
+    class Report:
+        def __init__(self, run: int, step: int, loss: float) -> None:
+            self.trial_run_id, self.steps_completed, self.metrics = run, step, {"loss": loss}
+
+    class Trial:
+        def iter_metrics(self, group: str) -> list[Report]:
+            assert group == "training"
+            return [Report(1, 5, 0.5), Report(1, 10, 0.4), Report(2, 10, 0.3), Report(2, 15, 0.2)]
+
+    assert last_of_each_step(Trial(), "training") == [  # type: ignore[arg-type]
+        {"step": 5, "run": 1, "loss": 0.5},
+        {"step": 10, "run": 2, "loss": 0.3},
+        {"step": 15, "run": 2, "loss": 0.2},
+    ]
+
+
+def test_blank_passwords_are_closed_and_the_ordinary_user_is_made(place: Place) -> None:
+    place.cluster.users["admin"]["password"] = ""
+    admin = Settings(**{**vars(place.settings), "user": "admin"})
+    wanted = Ordinary("someone", "Tb1someone", 6100, "someone")
+
+    def set_up() -> bool:
+        return set_up_users(Master(admin, print), "Tb1admin", wanted)
+
+    assert set_up() is True
+    users = place.cluster.users
+    assert users["admin"]["password"] == standin.hashed("Tb1admin")
+    assert users["determined"]["password"] not in ("", standin.hashed("Tb1admin"))
+    assert users["someone"]["user"]["admin"] is False
+    assert users["someone"]["user"]["agentUserGroup"]["agentUid"] == 6100
+    assert set_up() is False
+    users["determined"]["password"] = ""
+    users["someone"]["password"] = standin.hashed("forgotten")
+    assert set_up() is True
+    assert users["someone"]["password"] == standin.hashed("Tb1someone")
+    assert users["determined"]["password"] != ""
+
+
+def test_an_administrator_with_another_password_is_left_alone(place: Place) -> None:
+    admin = Settings(**{**vars(place.settings), "user": "admin"})
+    with pytest.raises(Refused, match="user admin has another password"):
+        set_up_users(Master(admin, print), "Tb1wrong", Ordinary("x", "Tb1xxxxx", 6100, "x"))
+    assert place.cluster.users["admin"]["password"] == standin.hashed("Tb1admin")
+
+
+def test_agents_are_waited_for_and_missing_ones_are_named(place: Place) -> None:
+    place.agent("worker1")
+    place.when(lambda: bool(place.said), lambda: place.agent("worker2"))
+    wait_for_agents(place.master, {"worker1": 1, "worker2": 1}, 5, place.said.append)
+    assert place.said == ["Waiting for agents: worker2 is not there."]
+    with pytest.raises(AgentsMissing, match="worker1 offers 1 of 2 slots; worker3 is not there"):
+        wait_for_agents(place.master, {"worker1": 2, "worker3": 1}, 0, print)
+
+
+def test_what_misleads_the_sdk_is_put_out_of_its_way(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", "/nowhere/company.pem")
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    assert Runner(place.master, print).tasks() == []
+    assert "REQUESTS_CA_BUNDLE" not in os.environ
+
+
+def test_the_command_says_in_one_line_what_is_wrong(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "client.json"
+    assert command_line.main(["--settings", str(settings), "stop"]) == 1
+    assert (
+        "client.json can't be read (No such file or directory): `make provision` writes it."
+        in capsys.readouterr().err
+    )
+    content = {
+        **vars(place.settings),
+        "password_file": str(place.settings.password_file),
+        "certificate": None,
+    }
+    settings.write_text(json.dumps(content), encoding="utf-8")
+    assert command_line.main(["--settings", str(settings), "stop"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"changed": False}
+    away = content | {"master": "http://127.0.0.1:9"}
+    monkeypatch.setattr(command_line, "STOP_PATIENCE_S", 0.1)
+    settings.write_text(json.dumps(away), encoding="utf-8")
+    assert command_line.main(["--settings", str(settings), "stop"]) == 3
+    assert "Away: Determined's master at http://127.0.0.1:9 has not answered" in capsys.readouterr().err
+    settings.write_text(json.dumps(content), encoding="utf-8")
+    place.settings.password_file.unlink()
+    assert command_line.main(["--settings", str(settings), "stop"]) == 1
+    assert "SettingsError: The password of trainbed in " in capsys.readouterr().err

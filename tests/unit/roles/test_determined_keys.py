@@ -1,0 +1,72 @@
+"""Configurations of Determined's are checked against the keys that it knows, before they are installed."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.unit.roles.loading import ROOT, load
+
+unknown_keys = load("roles/determined/filter_plugins/determined.py").unknown_keys
+
+
+def keys(kind: str) -> Any:
+    """The list of keys, with its references to itself worked out as Ansible does it."""
+    content = yaml.safe_load((ROOT / "roles/determined/vars/keys.yml").read_text(encoding="utf-8"))
+
+    def worked_out(value: Any) -> Any:
+        if isinstance(value, str) and value.startswith("{{"):
+            return worked_out(content[value.strip("{} ")])
+        if isinstance(value, dict):
+            return {key: worked_out(each) for key, each in value.items()}
+        return [worked_out(each) for each in value] if isinstance(value, list) else value
+
+    return worked_out(content["determined_keys"])[kind]
+
+
+def test_every_key_of_a_real_master_is_known() -> None:
+    path = ROOT / "tests/standins/determined/answers/master-config.json"
+    recorded = json.loads(path.read_text(encoding="utf-8"))["body"]["config"]
+    assert len(recorded) > 25
+    assert unknown_keys(recorded, keys("master")) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "config", "says"),
+    [
+        ("master", {"ports": 8080}, "ports is no key that Determined 0.38.1 knows (is it port?)."),
+        (
+            "master",
+            {"db": {"passwort": "x"}},
+            "db.passwort is no key that Determined 0.38.1 knows (is it password?).",
+        ),
+        # Determined itself would ignore these two.
+        (
+            "master",
+            {"resource_pools": [{"pool_name": "default"}, {"agent_reconnect_time": "25s"}]},
+            "resource_pools[1].agent_reconnect_time is no key that Determined 0.38.1 knows (is it agent_re",
+        ),
+        (
+            "master",
+            {"task_container_defaults": {"shm_size": 1}},
+            "task_container_defaults.shm_size is no key that Determined 0.38.1 knows (is it shm_size_bytes?)",
+        ),
+        # Old documents show these.
+        ("agent", {"master_host": "a", "label": "x"}, "label is no key that Determined 0.38.1 knows."),
+        ("agent", {"id": "x"}, "id is no key that Determined 0.38.1 knows."),
+        ("agent", {"security": True}, "security holds True, and should hold keys: tls."),
+        ("agent", {"master_port": [8080]}, "master_port should be a plain value."),
+        ("master", {"feature_switches": "x"}, "feature_switches should be a list."),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(kind: str, config: dict[str, Any], says: str) -> None:
+    (fault,) = unknown_keys(config, keys(kind))
+    assert fault.startswith(says)
+
+
+def test_what_is_right_is_not_complained_about() -> None:
+    agent = {"master_host": "a", "master_port": 8080, "security": {"tls": {"enabled": False}}, "hooks": None}
+    assert unknown_keys(agent, keys("agent")) == []
