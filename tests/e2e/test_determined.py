@@ -1,0 +1,126 @@
+"""Determined's faults, its database and the way back from a dump; test_loop.py's testbed, and stand-ins."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import signal
+
+from tests.e2e.matrices import RANK, SMALL, nothing_runs, records, running
+from tests.e2e.testbeds import Testbed, kill_group, wait_for
+
+PSQL = "runuser --user postgres -- psql --quiet --tuples-only --no-align --dbname"
+DET = "DET_USER=trainbed DET_PASS=$(cat /etc/trainbed/determined/user-password) det"
+DUMPS = "/var/backups/trainbed"
+
+
+def matrix_of(testbed: Testbed, name: str, epochs: int) -> str:
+    """A matrix of Determined's runs only."""
+    path = testbed.root / f"{name}.yml"
+    content = SMALL.replace("name: small", f"name: {name}").replace(
+        "stack: [ddp, spark]", "stack: [determined]"
+    )
+    path.write_text(content.replace("epochs: [3]", f"epochs: [{epochs}]"), encoding="utf-8")
+    return f"MATRIX={path}"
+
+
+def states(testbed: Testbed) -> list[str]:
+    """States of all experiments, oldest first."""
+    table = testbed.node("master", f"{DET} experiment list --all --csv").output
+    found = sorted(csv.DictReader(table.splitlines()), key=lambda each: int(each["ID"]))
+    return [each["State"].removeprefix("STATE_") for each in found]
+
+
+def test_an_interrupted_experiment_is_ended(testbed: Testbed) -> None:
+    matrix = matrix_of(testbed, "determined-interrupted", 300)
+    process = testbed.start("make", "--no-print-directory", "matrix", matrix)
+    wait_for("training runs", lambda: running(testbed) or process.poll() is not None, 300)
+    assert process.poll() is None, process.communicate()[0]
+    kill_group(process, signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode != 0, output
+    assert [record["status"] for record in records(testbed, "determined-interrupted")] == ["interrupted"]
+    assert states(testbed)[-1] == "CANCELED"
+    wait_for("nothing runs", lambda: nothing_runs(testbed), 30)
+
+
+def test_an_experiment_in_error_has_a_record_with_its_reason(testbed: Testbed) -> None:
+    matrix = matrix_of(testbed, "determined-killed", 300)
+    # What the test before left there has the same name.
+    testbed.node("master", "rm -rf /srv/trainbed/shared/runs/determined-w2-e300-*")
+    process = testbed.start("make", "--no-print-directory", "matrix", matrix)
+    told = "grep -qs '\"validation_loss\"' /srv/trainbed/shared/runs/determined-w2-e300-*/*-01/progress.jsonl"
+    trains = "pgrep -f '[t]raining.launchers.determined'"
+    wait_for(
+        "an epoch has ended",
+        lambda: (
+            (
+                testbed.node("worker2", trains, check=False).code == 0
+                and testbed.node("master", told, check=False).code == 0
+            )
+            or process.poll() is not None
+        ),
+        300,
+    )
+    assert process.poll() is None, process.communicate()[0]
+    testbed.node("worker2", f"pkill -KILL -f '{RANK}'")
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode != 0, output
+    (record,) = records(testbed, "determined-killed")
+    assert record["status"] == "failed"
+    assert re.match(r"Rank 0 on worker1: PeerError: Rank 1 on worker2 is gone|Rank 1 ended", record["reason"])
+    assert "determined/experiment.json" in record["files"] and "logs/trial.log" in record["files"]
+    assert states(testbed)[-1] == "ERROR"
+
+
+def test_a_search_is_submitted_around_a_run(testbed: Testbed) -> None:
+    pattern = "quick/*/determined-w1-*/*/record.json"
+    record = next(path for path in (testbed.root / "results").glob(pattern))
+    done = testbed.playbook("search", "-e", json.dumps({"search_record": str(record)}))
+    assert re.search(r"Created experiment \d+", done.output)
+    # Its launcher finds no Determined cluster around it here, and says so.
+    wait_for("it has ended", lambda: states(testbed)[-1] == "ERROR", 60)
+
+
+def test_a_master_that_goes_away_finds_its_agents_again(testbed: Testbed) -> None:
+    restarts = "systemctl show determined-agent --property=NRestarts --value"
+    before = int(testbed.node("worker1", restarts).output)
+    testbed.node("master", "systemctl stop determined-master")
+    wait_for("an agent gave up", lambda: int(testbed.node("worker1", restarts).output) > before + 1, 90)
+    testbed.node("master", "systemctl start determined-master")
+    slots = f"{DET} slot list --json | grep -c agent_id"
+    wait_for(
+        "both agents are back", lambda: testbed.node("master", slots, check=False).output.strip() == "2", 60
+    )
+
+
+def test_a_dump_brings_experiments_and_users_back(testbed: Testbed) -> None:
+    kept = states(testbed)
+    assert len(kept) >= 2
+    testbed.node("master", "systemctl start trainbed-dump.service")
+    testbed.node("master", f"{PSQL}=determined --command='DROP TABLE standin'")
+    done = testbed.playbook("restore")
+    assert "what was there before is kept as determined_before_" in re.sub(r"\s+", " ", done.output)
+    assert states(testbed) == kept
+    assert (
+        "determined_before_"
+        in testbed.node("master", f"{PSQL}=postgres --command='SELECT datname FROM pg_database'").output
+    )
+
+
+def test_what_is_no_dump_changes_nothing(testbed: Testbed) -> None:
+    testbed.node("master", f"echo no dump > {DUMPS}/bad.dump")
+    refused = testbed.playbook("restore", "-e", f"postgresql_restore_file={DUMPS}/bad.dump", check=False)
+    assert refused.code != 0
+    assert "can't be restored, and nothing was changed" in re.sub(r"\s+", " ", refused.output)
+    assert states(testbed)
+    testbed.node("master", "test ! -e /var/lib/trainbed/lock")
+
+
+def test_only_the_last_dumps_are_kept(testbed: Testbed) -> None:
+    old = f"cd {DUMPS} && for day in $(seq 10 30); do touch determined-202001${{day}}T000000Z.dump; done"
+    testbed.node("master", f"{old} && systemctl start trainbed-dump.service")
+    names = testbed.node("master", f"ls {DUMPS}/determined-*.dump").output.split()
+    assert len(names) == 14
+    assert not names[-1].split("/")[-1].startswith("determined-2020")
