@@ -17,9 +17,10 @@ from trainbed_determined import __main__ as command_line
 from trainbed_determined import experiment as experiments
 from trainbed_determined import master as masters
 from trainbed_determined.administration import AgentsMissing, Ordinary, set_up_users, wait_for_agents
-from trainbed_determined.experiment import ExperimentError, Runner, run
+from trainbed_determined.experiment import ExperimentError, Runner
 from trainbed_determined.master import Away, Gone, Master, Refused
 from trainbed_determined.results import last_of_each_step, unix_time
+from trainbed_determined.run import run
 from trainbed_determined.settings import Settings
 
 from tests.standins.determined import master as standin
@@ -94,7 +95,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     settings = Settings(
         master=f"http://127.0.0.1:{server.server_address[1]}",
         certificate=None,
-        version="0.38.1",
         user="trainbed",
         password_file=file,
         patience_s=1.0,

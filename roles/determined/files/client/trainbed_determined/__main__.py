@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from trainbed_determined.administration import AgentsMissing, Ordinary, set_up_users, wait_for_agents
-from trainbed_determined.experiment import ExperimentError, Runner, run
+from trainbed_determined.experiment import ExperimentError, Runner
 from trainbed_determined.master import Away, Master, MasterError
+from trainbed_determined.run import run
 from trainbed_determined.settings import Settings, SettingsError, read_settings
 
 STOP_PATIENCE_S: Final = 20.0

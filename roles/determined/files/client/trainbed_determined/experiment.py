@@ -43,7 +43,7 @@ class Followed:
     id: int
     states: list[tuple[float, str]] = field(default_factory=list)  # unix time when first seen, state
     waited_s: float = 0.0  # as long as it was seen waiting for slots
-    others: list[str] = field(default_factory=list)  # tasks of others while it ran, by name
+    others: list[str] = field(default_factory=list)  # tasks of others when it was submitted, by name
 
 
 class Runner:
@@ -207,51 +207,6 @@ class Runner:
 def state_name(experiment: Experiment) -> str:
     """The state of an experiment, for people."""
     return experiment.state.name if experiment.state else "in an unknown state"
-
-
-def run(
-    master: Master, config: dict[str, Any], code: Path, label: str, out: Path, say: Callable[[str], None]
-) -> None:
-    """Submit an experiment, wait for its end, and leave what it left in `out`.
-
-    Raises:
-        ExperimentError: it did not complete.
-        MasterError: the master refused it, or was away for too long.
-    """
-    from trainbed_determined.results import collect
-
-    runner = Runner(master, say)
-    foreign = runner.tasks()
-    slots = config["resources"]["slots_per_trial"]
-    runner.wait_for_slots(slots)
-    number = runner.submit(config, code, label)
-    seen = Followed(number, others=foreign)
-    fault: ExperimentError | None = None
-    try:
-        runner.follow(seen, slots)
-    except ExperimentError as error:
-        fault = error
-    collected = collect(master, seen, out)
-    write(
-        out / "launcher.json",
-        {
-            "queue_s": collected.queue_s,
-            "ended": collected.ended,
-            "hosts": collected.hosts,
-            "notes": collected.notes,
-        },
-    )
-    if fault is None and collected.state != ExperimentState.COMPLETED.name:
-        fault = ExperimentError(
-            f"Experiment {number} ended as {collected.state}{collected.why}; its log is in logs/trial.log."
-        )
-    try:
-        took = runner.wait_until_clean([number])
-    except ExperimentError as error:
-        raise (ExperimentError(f"{fault} {error}") if fault else error) from error
-    say(f"Nothing of experiment {number} runs any more, {took:.1f} s after its results were there.")
-    if fault is not None:
-        raise fault
 
 
 def write(path: Path, content: object) -> None:

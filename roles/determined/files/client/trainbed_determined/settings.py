@@ -17,7 +17,6 @@ class Settings:
 
     master: str  # its address, with scheme and port
     certificate: Path | None  # what its certificate is checked against; None = no TLS
-    version: str
     user: str
     password_file: Path
     patience_s: float  # for a master that does not answer
@@ -50,7 +49,6 @@ def read_settings(path: Path) -> Settings:
         return Settings(
             master=content["master"],
             certificate=Path(content["certificate"]) if content["certificate"] else None,
-            version=content["version"],
             user=content["user"],
             password_file=Path(content["password_file"]),
             patience_s=float(content["patience_s"]),

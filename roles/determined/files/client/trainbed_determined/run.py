@@ -1,0 +1,56 @@
+"""One run, from the submission of its experiment to the files that it leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from determined.experimental.client import ExperimentState
+
+from trainbed_determined.experiment import ExperimentError, Followed, Runner, write
+from trainbed_determined.master import Master
+from trainbed_determined.results import collect
+
+
+def run(
+    master: Master, config: dict[str, Any], code: Path, label: str, out: Path, say: Callable[[str], None]
+) -> None:
+    """Submit an experiment, wait for its end, and leave what it left in `out`.
+
+    Raises:
+        ExperimentError: it did not complete.
+        MasterError: the master refused it, or was away for too long.
+    """
+    runner = Runner(master, say)
+    foreign = runner.tasks()
+    slots = config["resources"]["slots_per_trial"]
+    runner.wait_for_slots(slots)
+    number = runner.submit(config, code, label)
+    seen = Followed(number, others=foreign)
+    fault: ExperimentError | None = None
+    try:
+        runner.follow(seen, slots)
+    except ExperimentError as error:
+        fault = error
+    collected = collect(master, seen, out)
+    write(
+        out / "launcher.json",
+        {
+            "queue_s": collected.queue_s,
+            "ended": collected.ended,
+            "hosts": collected.hosts,
+            "notes": collected.notes,
+        },
+    )
+    if fault is None and collected.state != ExperimentState.COMPLETED.name:
+        fault = ExperimentError(
+            f"Experiment {number} ended as {collected.state}{collected.why}; its log is in logs/trial.log."
+        )
+    try:
+        took = runner.wait_until_clean([number])
+    except ExperimentError as error:
+        raise (ExperimentError(f"{fault} {error}") if fault else error) from error
+    say(f"Nothing of experiment {number} runs any more, {took:.1f} s after its results were there.")
+    if fault is not None:
+        raise fault
