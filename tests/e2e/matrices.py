@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.testbeds import Testbed
+from tests.e2e.testbeds import Testbed, kill_group, wait_for
 
 NODES = ("master", "worker1", "worker2")
 #: The stacks' processes while they train, by program and arguments: a shell that looks for them is none.
@@ -47,3 +49,19 @@ def small(testbed: Testbed) -> Path:
 def running(testbed: Testbed) -> bool:
     """Whether training has begun on a worker."""
     return testbed.node("worker1", f"pgrep -f '{TRAINING}'", check=False).code == 0
+
+
+def start_training(testbed: Testbed, *command: str) -> subprocess.Popen[str]:
+    """Start a command that runs a matrix, and return once training runs."""
+    process = testbed.start(*command)
+    wait_for("training runs", lambda: running(testbed) or process.poll() is not None, 300)
+    assert process.poll() is None, process.communicate()[0]
+    return process
+
+
+def interrupt(process: subprocess.Popen[str]) -> str:
+    """Press Ctrl-C; returns what the command, which must not succeed, printed."""
+    kill_group(process, signal.SIGINT)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode != 0, output
+    return output

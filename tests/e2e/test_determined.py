@@ -5,10 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import re
-import signal
 
-from tests.e2e.matrices import RANK, SMALL, nothing_runs, records, running
-from tests.e2e.testbeds import Testbed, kill_group, wait_for
+from tests.e2e.matrices import RANK, SMALL, interrupt, nothing_runs, records, start_training
+from tests.e2e.testbeds import Testbed, wait_for
 
 PSQL = "runuser --user postgres -- psql --quiet --tuples-only --no-align --dbname"
 DET = "DET_USER=trainbed DET_PASS=$(cat /etc/trainbed/determined/user-password) det"
@@ -34,12 +33,7 @@ def states(testbed: Testbed) -> list[str]:
 
 def test_an_interrupted_experiment_is_ended(testbed: Testbed) -> None:
     matrix = matrix_of(testbed, "determined-interrupted", 300)
-    process = testbed.start("make", "--no-print-directory", "matrix", matrix)
-    wait_for("training runs", lambda: running(testbed) or process.poll() is not None, 300)
-    assert process.poll() is None, process.communicate()[0]
-    kill_group(process, signal.SIGINT)
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode != 0, output
+    interrupt(start_training(testbed, "make", "--no-print-directory", "matrix", matrix))
     assert [record["status"] for record in records(testbed, "determined-interrupted")] == ["interrupted"]
     assert states(testbed)[-1] == "CANCELED"
     wait_for("nothing runs", lambda: nothing_runs(testbed), 30)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.matrices import NODES, RANK, SMALL, nothing_runs, records, running, small
+from tests.e2e.matrices import NODES, RANK, SMALL, interrupt, nothing_runs, records, small, start_training
 from tests.e2e.testbeds import Done, Testbed, kill_group, wait_for
 from tests.standins.determined import packages
 
@@ -255,21 +255,14 @@ def test_report_is_made_from_the_records_alone(testbed: Testbed) -> None:
 def test_an_interrupted_matrix_leaves_nothing_running(testbed: Testbed) -> None:
     # By the door that admins know; the other tests go by `make matrix`.
     given = json.dumps({"matrix": str(small(testbed))})
-    process = testbed.start("ansible-playbook", "playbooks/run_matrix.yml", "-e", given)
-    wait_for("training runs", lambda: running(testbed) or process.poll() is not None, 300)
-    assert process.poll() is None, process.communicate()[0]
-    kill_group(process, signal.SIGINT)
-    output, _ = process.communicate(timeout=120)
-    assert process.returncode != 0, output
-    assert "1 of 2" in output
+    process = start_training(testbed, "ansible-playbook", "playbooks/run_matrix.yml", "-e", given)
+    assert "1 of 2" in interrupt(process)
     assert nothing_runs(testbed)
     assert [record["status"] for record in records(testbed, "small")] == ["interrupted"]
 
 
 def test_a_killed_controller_is_gone_on_from(testbed: Testbed) -> None:
-    process = testbed.start("make", "--no-print-directory", "matrix", f"MATRIX={small(testbed)}")
-    wait_for("training runs", lambda: running(testbed) or process.poll() is not None, 300)
-    assert process.poll() is None, process.communicate()[0]
+    process = start_training(testbed, "make", "--no-print-directory", "matrix", f"MATRIX={small(testbed)}")
     testbed.run("pkill", "--signal", "KILL", "--full", f"experiments run {testbed.root}", check=False)
     kill_group(process, signal.SIGKILL)
     process.communicate(timeout=60)
