@@ -59,7 +59,8 @@ def _from_ranks(outputs: Path) -> str | None:
     errors.sort(key=lambda error: (bool(ECHO.search(f"{error['type']}: {error['message']}")), error["rank"]))
     first = errors[0]
     silent = _silent(outputs) if ECHO.search(f"{first['type']}: {first['message']}") else []
-    if silent and first["type"] != "PeerError":  # which says itself who is gone
+    says_who = first["type"] == "PeerError" and first["message"].startswith("Rank ")
+    if silent and not says_who:
         told = (
             f"Rank {' and rank '.join(map(str, silent))} ended without a word (killed, or the node went away)"
         )

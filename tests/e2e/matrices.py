@@ -18,6 +18,12 @@ TRAINING = (
 )
 #: What torchrun starts on a worker, itself apart.
 RANK = r"^[^ ]*python[0-9.]* -u (-m training\.launchers\.(ddp|determined)|[^ ]*/train\.py)"
+#: What a record says of a rank that was killed on worker2 (its number is its stack's choice): the other one
+#: names it if its stack leaves it the time, else it is seen who said nothing.
+KILLED_ON_WORKER2 = (
+    r"Rank (\d) on worker1: PeerError: Rank (?!\1)\d on worker2 is gone: .* of epoch |"
+    r"Rank (\d) ended without a word .*; rank (?!\2)\d on worker1 noticed: "
+)
 
 SMALL = """\
 name: small
@@ -32,6 +38,14 @@ def records(testbed: Testbed, matrix: str) -> list[dict[str, Any]]:
     """Every record of a matrix, oldest first."""
     paths = sorted((testbed.root / "results" / matrix).glob("*/*/*/record.json"))
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+
+def epochs_trained(testbed: Testbed, runs: str) -> int:
+    """How many epochs the runs in these folders of the shared storage have told of."""
+    counted = (
+        f"cat /srv/trainbed/shared/runs/{runs}/progress.jsonl 2> /dev/null | grep -c validation_loss || true"
+    )
+    return int(testbed.node("master", counted).output)
 
 
 def nothing_runs(testbed: Testbed) -> bool:
@@ -57,6 +71,21 @@ def start_training(testbed: Testbed, *command: str) -> subprocess.Popen[str]:
     wait_for("training runs", lambda: running(testbed) or process.poll() is not None, 300)
     assert process.poll() is None, process.communicate()[0]
     return process
+
+
+def kill_in_training(testbed: Testbed, process: subprocess.Popen[str], runs: str) -> None:
+    """Kill the rank on worker2 once the runs in these folders, which `process` started, train.
+
+    Not in the first epochs: one may be shorter than the time between two signs of life, and of a rank that
+    has given none since its start it can't be said which epoch it was in.
+    """
+    wait_for(
+        f"{runs} has trained some epochs",
+        lambda: epochs_trained(testbed, runs) >= 10 or process.poll() is not None,
+        300,
+    )
+    assert process.poll() is None, process.communicate()[0]
+    testbed.node("worker2", f"pkill -KILL -f '{RANK}'")
 
 
 def interrupt(process: subprocess.Popen[str]) -> str:

@@ -9,7 +9,17 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.matrices import NODES, RANK, SMALL, interrupt, nothing_runs, records, small, start_training
+from tests.e2e.matrices import (
+    KILLED_ON_WORKER2,
+    NODES,
+    SMALL,
+    interrupt,
+    kill_in_training,
+    nothing_runs,
+    records,
+    small,
+    start_training,
+)
 from tests.e2e.testbeds import Done, Testbed, kill_group, wait_for
 from tests.standins.determined import packages
 
@@ -311,29 +321,14 @@ def test_a_killed_rank_is_named_in_the_record(testbed: Testbed) -> None:
 
     process = testbed.start("make", "--no-print-directory", "matrix", f"MATRIX={matrix}")
 
-    def kill_in_training(stack: str) -> None:
-        ended = f"grep -qs '\"validation_loss\"' /srv/trainbed/shared/runs/{stack}-w2-e300-*/*/progress.jsonl"
-        wait_for(
-            f"an epoch on {stack} has ended",
-            lambda: testbed.node("master", ended, check=False).code == 0 or process.poll() is not None,
-            300,
-        )
-        assert process.poll() is None, process.communicate()[0]
-        testbed.node("worker2", f"pkill -KILL -f '{RANK}'")
-
     for stack in ("ddp", "spark"):
-        kill_in_training(stack)
+        kill_in_training(testbed, process, f"{stack}-w2-e300-*/*")
     output, _ = process.communicate(timeout=300)
     assert process.returncode != 0, output
     found = {record["specification"]["stack"]: record for record in records(testbed, "killed")}
     for stack in ("ddp", "spark"):
         assert found[stack]["status"] == "failed"
-        # Rank 0 says who is gone, if its stack leaves it the time; else it is seen who said nothing.
-        assert re.match(
-            r"Rank 0 on worker1: PeerError: Rank 1 on worker2 is gone: .* of epoch |"
-            r"Rank 1 ended without a word .*; rank 0 on worker1 noticed: ",
-            found[stack]["reason"],
-        ), found[stack]["reason"]
+        assert re.match(KILLED_ON_WORKER2, found[stack]["reason"]), found[stack]["reason"]
     assert nothing_runs(testbed)
 
 
