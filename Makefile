@@ -2,6 +2,7 @@
 # to a lab; ARGS= goes through to the command behind; MATRIX= names the matrix.
 SHELL := /bin/sh
 MATRIX ?= quick
+VARIANT ?= cpu
 ARGS ?=
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 
@@ -9,7 +10,7 @@ in = env="$$(requirements/bootstrap $(1))" && PATH="$$env/bin:$$PATH" && export 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-wide testbed testbed-down provision verify plan matrix report bench lock lint clean
+.PHONY: help demo test test-wide testbed testbed-down provision verify plan matrix report bench gpu-check lock lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -48,11 +49,14 @@ report: ## write the report of a matrix's newest campaign
 bench: ## what recording costs (DATA=folder of a prepared data set)
 	@$(call in,test) python -m tests.benchmarks.recording --data "$(DATA)" $(ARGS)
 
+gpu-check: ## prove on this machine's own GPU what needs one (skipped, with the reason, where there is none)
+	@tests/gpu/check "$(DATA)"
+
 lint: ## lint everything
 	@$(call in,test) tests/lint
 
-lock: ## resolve the locked environment anew (needs uv)
-	@roles/python_env/files/locks/make-locks
+lock: ## resolve the locked environment anew (VARIANT=cpu, cu126 or cu130; needs uv)
+	@roles/python_env/files/locks/make-locks $(VARIANT)
 
 clean: ## remove the testbed with its caches, and this machine's virtual environments of it
 	@$(call in,controller) ansible-playbook playbooks/testbed_down.yml -e testbed_down_caches=true $(ARGS)

@@ -1,0 +1,200 @@
+"""Filters that decide what a GPU needs, from the tables in vars/main.yml alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Row = Mapping[str, Any]
+
+
+def version(text: str) -> tuple[int, ...]:
+    """`"8.6"` as a pair of numbers that can be compared."""
+    return tuple(int(part) for part in str(text).split("."))
+
+
+def nvidia_models(devices: Sequence[str], chips: Sequence[Row]) -> list[dict[str, Any]]:
+    """What the table says of each PCI device.
+
+    Args:
+        devices: PCI device ids, four hexadecimal digits each.
+        chips: `nvidia_chips`.
+
+    Returns:
+        For each device its id, architecture and compute capability; None for both where no row has it.
+    """
+    models = []
+    for device in devices:
+        row = next((c for c in chips if int(c["first"], 16) <= int(device, 16) <= int(c["last"], 16)), None)
+        models.append(
+            {
+                "device": device,
+                "architecture": row["architecture"] if row else None,
+                "capability": row["capability"] if row else None,
+            }
+        )
+    return models
+
+
+def nvidia_driver(
+    models: Sequence[Row],
+    system: str,
+    drivers: Mapping[str, Sequence[Row]],
+    architectures: Mapping[str, Row],
+    branch: str = "",
+    modules: str = "",
+) -> dict[str, Any]:
+    """The row of the table of drivers that serves all GPUs of a node.
+
+    Args:
+        models: the node's GPUs, as `nvidia_models` tells them.
+        system: distribution and major version, such as Debian-12.
+        drivers: `nvidia_drivers`.
+        architectures: `nvidia_architectures`.
+        branch: the only branch that may be taken; empty for any.
+        modules: the only kind of kernel modules that may be taken, `open` or `proprietary`; empty for any.
+
+    Returns:
+        The row, with `problem` "" beside it; or {"problem": a sentence} where there is none.
+    """
+    unknown = sorted({str(model["device"]) for model in models if not model["architecture"]})
+    if unknown:
+        return _problem(
+            f"its GPU 10de:{unknown[0]} is in no row of nvidia_chips (roles/nvidia/vars/main.yml): "
+            "add one for it"
+        )
+    rows = drivers.get(system)
+    if not rows:
+        return _problem(
+            f"there is no driver for {system} in nvidia_drivers: use one of {', '.join(sorted(drivers))}"
+        )
+    names = sorted({str(model["architecture"]) for model in models})
+    needs = [architectures[name] for name in names]
+    which = " and ".join(names)
+    kinds = [kind for kind in needs[0]["modules"] if all(kind in need["modules"] for need in needs)]
+    if not kinds:
+        return _problem(
+            f"its GPUs ({which}) need different kernel modules, and a node has only one kind: put them "
+            "into nodes of their own"
+        )
+    kinds = [kind for kind in kinds if not modules or kind == modules]
+    if not kinds:
+        return _problem(
+            f"nvidia_modules asks for {modules} modules, which can't drive {which}: leave it empty, or say "
+            f"{' or '.join(needs[0]['modules'])}"
+        )
+    first, last = max(need["first"] for need in needs), min(need["last"] for need in needs)
+    reach = f"{last} or older" if last < 999 else f"{first} or newer"
+    if branch and not first <= int(branch) <= last:
+        return _problem(f"nvidia_branch asks for the driver {branch}, and {which} needs {reach}")
+    fitting = [
+        row
+        for kind in kinds
+        for row in rows
+        if row["modules"] == kind
+        and first <= int(row["branch"]) <= last
+        and (not branch or int(row["branch"]) == int(branch))
+    ]
+    if not fitting:
+        there = ", ".join(dict.fromkeys(str(row["branch"]) for row in rows))
+        asked = f"nvidia_branch asks for {branch}" if branch else f"{which} needs the driver {reach}"
+        return _problem(f"{asked}, and {system} has {there}: use another release or another GPU")
+    return {**fitting[0], "problem": ""}
+
+
+def nvidia_variant(
+    capabilities: Sequence[str], branches: Sequence[int], variants: Sequence[Row]
+) -> dict[str, str]:
+    """The build of torch that runs on all GPUs of a cluster.
+
+    Args:
+        capabilities: of all GPUs of the inventory, such as "6.1".
+        branches: of the drivers of all nodes.
+        variants: `nvidia_variants`.
+
+    Returns:
+        {"variant": name, "problem": ""}, or {"variant": "", "problem": a sentence}.
+    """
+    if not capabilities:
+        return {"variant": "", **_problem("no node of the inventory has an NVIDIA GPU")}
+    oldest, newest = min(capabilities, key=version), max(capabilities, key=version)
+    fitting = [
+        row
+        for row in variants
+        if version(row["first"]) <= version(oldest) and version(newest) <= version(row["last"])
+    ]
+    if not fitting:
+        both = oldest if oldest == newest else f"both {oldest} and {newest}"
+        leave = "those" if oldest == newest else "the older or the newer ones"
+        return {
+            "variant": "",
+            **_problem(
+                f"no build of torch runs on GPUs with compute capability {both}: "
+                f"leave {leave} out of the inventory"
+            ),
+        }
+    driven = [row for row in fitting if not branches or min(branches) >= int(row["branch"])]
+    if not driven:
+        needed = min(int(row["branch"]) for row in fitting)
+        return {
+            "variant": "",
+            **_problem(
+                f"compute capability {newest} needs torch's build {fitting[-1]['variant']}, and that the "
+                f"driver {needed} or newer, but there is {min(branches)}: use a release that has it"
+            ),
+        }
+    return {"variant": str(driven[0]["variant"]), "problem": ""}
+
+
+def nvidia_table(found: Mapping[str, Any]) -> list[str]:
+    """What the check of the GPUs found, as lines of a table, with the all-reduce below."""
+    rows = [["rank", "node", "GPU", "memory", "capability", "driver", "torch", "CUDA", "verdict"]]
+    for rank in found["ranks"]:
+        memory = f"{rank['memory_mb']} MB" if rank["memory_mb"] else "-"
+        told = [rank["name"], memory, rank["capability"], rank["driver"], rank["torch"], rank["cuda"]]
+        verdict = "fails" if rank["trouble"] else "computes"
+        rows.append([str(rank["rank"]), rank["node"], *(str(each or "-") for each in told), verdict])
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    names = sorted({str(rank["name"]) for rank in found["ranks"]})
+    if len(names) > 1:
+        lines.append(f"The GPUs differ ({', '.join(names)}): times are those of the slowest.")
+    if found["all_reduce"]:
+        latency, bandwidth = (found["all_reduce"][key] for key in ("latency_us", "bus_gb_per_s"))
+        lines.append(
+            f"All-reduce by {found['backend']} over {len(found['ranks'])} ranks: latency {latency:.0f} us, "
+            f"bus bandwidth {bandwidth:.2f} GB/s."
+        )
+    return lines
+
+
+def nvidia_failure(rank: Mapping[str, Any]) -> str:
+    """What is wrong with a rank's GPU, in a sentence that says where."""
+    return f"{rank['node']}, rank {rank['rank']} ({rank['name']}): {rank['trouble']}"
+
+
+def nvidia_last_line(text: str) -> str:
+    """The last line that says something of what a failed command said."""
+    lines = [line.strip() for line in str(text).splitlines() if line.strip(" =-")]
+    return lines[-1] if lines else "the check of the GPUs ended without a word."
+
+
+def _problem(sentence: str) -> dict[str, str]:
+    return {"problem": f"{sentence}."}
+
+
+class FilterModule:
+    """Entry point for Ansible."""
+
+    def filters(self) -> dict[str, Any]:
+        """Return the filters by name."""
+        return {
+            "nvidia_models": nvidia_models,
+            "nvidia_driver": nvidia_driver,
+            "nvidia_variant": nvidia_variant,
+            "nvidia_table": nvidia_table,
+            "nvidia_failure": nvidia_failure,
+            "nvidia_last_line": nvidia_last_line,
+        }
