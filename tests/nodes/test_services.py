@@ -24,6 +24,15 @@ def listening(node: Host, port: int) -> list[str]:
     ]
 
 
+def gpus(node: Host, name: str) -> list[str]:
+    """Addresses of the GPUs that a worker should offer: its driver's, or those that are only declared."""
+    declared = int(cluster.variables(name)["worker_pseudo_gpus"])
+    options = f" --pseudo {declared}" if declared else ""
+    listed = json.loads(node.check_output(f"/opt/trainbed/list-gpus{options}"))
+    assert listed["trouble"] is None
+    return [gpu["index"] for gpu in listed["gpus"] if not gpu["mig"]]
+
+
 @pytest.mark.on("master")
 @pytest.mark.parametrize("service", ["nginx", "squid", "docker", "docker-registry"])
 def test_the_masters_services_run_and_come_back(node: Host, service: str) -> None:
@@ -121,6 +130,8 @@ def test_spark_counts_every_worker_with_its_cores_and_memory(node: Host, name: s
         )
         assert worker["cores"] == int(cluster.variables(name).get("spark_worker_cores") or usable)
         assert worker["memory"] >= 1024
+        offered = worker["resources"].get("gpu", {"addresses": []})["addresses"]
+        assert offered == gpus(cluster.node(expected[host]), expected[host])
 
 
 @pytest.mark.usefixtures("spark")

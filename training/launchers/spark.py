@@ -80,8 +80,13 @@ def _run(spark: SparkSession, spec: RunSpec, given: argparse.Namespace, queue: F
         return 1
     given.out.mkdir(parents=True, exist_ok=True)
     write_json(given.out / "launcher.json", {"queue_s": queue.result()})
+    # Also where GPUs are only declared, and training runs on the CPU: each task is given its own.
+    asks_for_gpus = int(spark.conf.get("spark.task.resource.gpu.amount", None) or 0) > 0
+    if spec.conditions.device == "cuda" and not asks_for_gpus:
+        sys.stderr.write("Set spark.task.resource.gpu.amount=1: training is to run on GPUs.\n")
+        return 1
     distributor = TorchDistributor(
-        num_processes=spec.work.world_size, local_mode=False, use_gpu=spec.conditions.device == "cuda"
+        num_processes=spec.work.world_size, local_mode=False, use_gpu=asks_for_gpus
     )
     paths = [str(path.absolute()) for path in (given.spec, given.data, given.out)]
     distributor.run(train_rank, Path(archive).name, *paths)
