@@ -14,6 +14,7 @@ import torch.distributed as dist
 from torch.distributed import Store  # type: ignore[attr-defined]  # it is there, where mypy can't see
 from torch.nn.parallel import DistributedDataParallel
 
+from training.network import choose_interface
 from training.phases import Phases
 from training.session import Session
 
@@ -32,6 +33,8 @@ def join(session: Session) -> Store | None:
     if session.world_size == 1:
         return None
     backend = {"cpu": "gloo", "cuda": "nccl"}[session.device.type]
+    if backend == "nccl":
+        choose_interface()
     meeting = dist.rendezvous(  # type: ignore[attr-defined]
         "env://", session.rank, session.world_size, timeout=TIMEOUT
     )

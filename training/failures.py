@@ -8,7 +8,7 @@ import errno
 def explain_failure(error: BaseException) -> str:
     """One sentence: what went wrong, and what to do where that is known."""
     said = (str(error).strip() or type(error).__name__).splitlines()[0]
-    if _out_of_memory(error):
+    if out_of_memory(error):  # before or after the steps: what they need is tried out (`training.fitting`)
         return (
             f"The memory does not suffice ({said.rstrip('.')}): take a smaller batch_per_worker, more "
             "gradient_accumulation, activation_checkpointing, or a shorter max_length."
@@ -29,7 +29,8 @@ def between_ranks(error: BaseException) -> bool:
     )
 
 
-def _out_of_memory(error: BaseException) -> bool:
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, a GPU's or this machine's."""
     if isinstance(error, MemoryError):
         return True
     # torch.OutOfMemoryError on a GPU; on the CPU a RuntimeError of the allocator's.

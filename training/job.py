@@ -13,6 +13,7 @@ import torch
 from training.collective import gather, join, leave, wait_for_all
 from training.digest import code_digest, weights_digest
 from training.files import write_json
+from training.gpu import summed_up, watch
 from training.liveness import Peers
 from training.loop import train
 from training.phases import SAMPLE_EVERY, Phases, clock_for
@@ -47,6 +48,7 @@ def run_job(
     phases = Phases(clock_for(device), SAMPLE_EVERY[device])
     peers.listen(join(session), session, phases)
 
+    watched = watch(session.device, out, session.rank)
     train_start = time.time()
     try:
         outcome = train(spec.work, data, session, phases, peers.place)
@@ -82,6 +84,7 @@ def run_job(
             "train_s": phases.total(),
             "steps": outcome.steps,
             "weights_digest": digest,
+            "gpu": summed_up(watched),
         },
     )
     agree(session, digest)

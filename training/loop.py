@@ -14,6 +14,8 @@ from torch.nn import functional
 
 from training.collective import sum_over_ranks
 from training.data import Batch, global_batches, open_dataset, rank_share
+from training.failures import out_of_memory
+from training.fitting import explain_shortage
 from training.liveness import Place
 from training.model import model_name
 from training.phases import Phases
@@ -47,6 +49,7 @@ def train(work: Work, data: Path, session: Session, phases: Phases, place: Place
         DataError: the data set is not the one that the work asks for.
         CheckpointError: there is a checkpoint, but of another work, or one can't be written.
         DivergedError: the loss is no number any more.
+        ShortOfMemoryError: a step does not fit into memory.
         Stopped: the session was told to stop.
     """
     phases.begin("data")
@@ -123,7 +126,12 @@ def train_epoch(training: Training, epoch: int, place: Place, started: float) ->
             stop_before(training, epoch, step)
 
         phases.begin_step()
-        loss, weight = take_step(training, batch)
+        try:
+            loss, weight = take_step(training, batch)
+        except (RuntimeError, MemoryError) as error:
+            if not out_of_memory(error):
+                raise
+            raise explain_shortage(training, error) from error
         phases.end_step("other")
 
         training.loss_sum += loss * weight * (len(batch) / session.world_size)

@@ -59,6 +59,7 @@ def process_facts() -> dict[str, Any]:
         "uid": os.getuid(),
         "affinity": sorted(os.sched_getaffinity(0)),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
+        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES"),
         "versions": {"python": platform.python_version()}
         | {name: metadata.version(name) for name in LIBRARIES},
         "environment_digest": Path(digest_file).read_text(encoding="utf-8").strip() if digest_file else None,

@@ -85,6 +85,8 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
     peers: Peers | None = None
     # Models and tokenizers come from files that were staged, never from a network.
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
+    # GPUs are numbered as the driver numbers them, not by their speed: whoever handed them out did the same.
+    os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     try:
         out.mkdir(parents=True, exist_ok=True)
         # Of an earlier try, where a stack starts a rank anew: it would be taken for what failed this one.

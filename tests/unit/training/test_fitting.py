@@ -1,0 +1,61 @@
+"""A batch that does not fit into memory: real allocations, refused by a limit on the address space."""
+
+from __future__ import annotations
+
+import re
+import resource
+from pathlib import Path
+
+from tests.unit.training.training_helpers import Datasets, Ranks, load, run_spec
+from training.rank import run_rank
+from training.spec import DataSpec
+
+ROOM = 500 << 20  # bytes beyond what the process has: less than a step of 64 x 512 tokens takes
+WIDE = {"layers": 2, "hidden": 128, "heads": 2, "intermediate": 512}
+
+
+def with_little_memory(spec: Path, data: Path, out: Path) -> int:
+    """Be a rank in a process that may not grow by more than `ROOM`."""
+    pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    limit = pages * resource.getpagesize() + ROOM
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    return run_rank(spec, data, out)
+
+
+def test_the_batch_that_fits_is_named_and_does_fit(ranks: Ranks, datasets: Datasets, tmp_path: Path) -> None:
+    data = DataSpec(train=64, validation=8, seed=1, max_length=512, vocabulary=300)
+    prepared = datasets(data)
+
+    def attempt(name: str, **work: int) -> tuple[int | None, Path]:
+        spec = run_spec(prepared, data, model=WIDE, **work)
+        file, out = tmp_path / f"{name}.json", tmp_path / name
+        file.write_text(spec.model_dump_json(), encoding="utf-8")
+        (status,) = ranks(1, with_little_memory, (file, prepared.path, out))
+        return status, out
+
+    status, out = attempt("too-large", batch_per_worker=64)
+    assert status == 1
+    told = load(out / "error-0.json")
+    assert told["type"] == "ShortOfMemoryError"
+    found = re.fullmatch(
+        r"The memory does not suffice for 64 reviews of 512 tokens at once \(.*can't allocate memory.*\); "
+        r"(\d+) do here: take batch_per_worker (\d+), or keep the batch and take gradient_accumulation "
+        r"(\d+); .*",
+        told["message"],
+    )
+    assert found, told["message"]
+    fits, again, parts = map(int, found.groups())
+    assert fits == again < 64 and parts == 64 // fits
+    assert attempt("fitting", batch_per_worker=fits)[0] == 0
+    assert attempt("accumulated", batch_per_worker=64, gradient_accumulation=parts)[0] == 0
+
+
+def test_a_model_that_never_fits_is_said(ranks: Ranks, datasets: Datasets, tmp_path: Path) -> None:
+    data = DataSpec(train=64, validation=8, seed=1, max_length=512, vocabulary=300)
+    prepared = datasets(data)
+    huge = {"layers": 8, "hidden": 768, "heads": 12, "intermediate": 3072}
+    file, out = tmp_path / "spec.json", tmp_path / "out"
+    file.write_text(run_spec(prepared, data, model=huge).model_dump_json(), encoding="utf-8")
+    (status,) = ranks(1, with_little_memory, (file, prepared.path, out))
+    assert status == 1
+    assert "not even one review at a time does" in load(out / "error-0.json")["message"]
