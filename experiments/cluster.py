@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.errors import UserError
+from experiments.records import Gpu
 from training.spec import DataSpec, Sha256, explain
 
 
@@ -31,6 +32,8 @@ class Node(_Reported):
     docker: str | None = None
     java: str | None = None
     virtualization: str | None = None
+    torch: str | None = None
+    gpus: list[Gpu] = Field(default_factory=list)
 
 
 class Image(_Reported):
@@ -76,6 +79,7 @@ class Cluster(_Reported):
             name: f"{node.cpu}, {node.cores} cores, {round(node.memory_mb / 1024)} GiB, {node.distribution}, "
             f"kernel {node.kernel}, Python {node.python}, Docker {node.docker}, {node.java}, "
             f"virtualisation {node.virtualization}"
+            + "".join(f", {gpu.name} ({gpu.uuid}), driver {gpu.driver}" for gpu in node.gpus)
             for name, node in self.nodes.items()
         }
 

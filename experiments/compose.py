@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.archive import file_sha256
 from experiments.cause import cause_of_failure, without_secrets
-from experiments.records import Environment, Epoch, Launch, Rank, Record, Status
+from experiments.records import Environment, Epoch, Launch, Rank, RankGpu, Record, Status
 from training.spec import PHASES, RunSpec, explain
 
 OUTSIDE: Final = ("queue", "launch", "shutdown")  # phases that training itself can't see
@@ -42,6 +42,8 @@ class _LeftRank(_Left):
     threads: int
     interop_threads: int
     omp_num_threads: str | None = Field(default=None, alias="OMP_NUM_THREADS")
+    visible_gpus: str | None = Field(default=None, alias="CUDA_VISIBLE_DEVICES")
+    gpu: RankGpu | None = None
     cpu_capability: str
     versions: dict[str, str]
     environment_digest: str | None = None
@@ -139,7 +141,7 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
         for number in _rank_numbers(outputs)
         if (rank := read(_LeftRank, f"rank-{number}.json")) is not None
     ]
-    notes = [*happened.notes, *(launcher.notes if launcher else [])]
+    notes = [*happened.notes, *(launcher.notes if launcher else []), *_gpu_notes(ranks)]
 
     status: Status = "ok"
     reason: str | None = None
@@ -188,6 +190,21 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
         notes=notes,
         files={path.relative_to(outputs).as_posix(): file_sha256(path) for path in _files(outputs)},
     )
+
+
+def _gpu_notes(ranks: list[_LeftRank]) -> list[str]:
+    """What a reader must know of the GPUs: that one slowed itself down, or was not looked at."""
+    notes = []
+    for rank in ranks:
+        if rank.gpu is None:
+            continue
+        where = f"Rank {rank.rank}'s GPU ({rank.gpu.name} on {rank.host})"
+        if rank.gpu.throttled:
+            why = ", ".join(f"{reason} in {share:.0%}" for reason, share in rank.gpu.throttled.items())
+            notes.append(f"{where} throttled: {why} of {rank.gpu.samples} samples.".replace("%", " %"))
+        if rank.gpu.trouble:
+            notes.append(f"{where}: {rank.gpu.trouble}")
+    return notes
 
 
 def _read(kind: type[Left], path: Path) -> Left | None:

@@ -75,6 +75,25 @@ class Epoch(_Part):
     validation_count: int | None = None
 
 
+class RankGpu(_Part):
+    """A rank's GPU while it trained, by samples that the rank's process took with NVML, one a second."""
+
+    uuid: str
+    name: str
+    driver: str | None = None
+    samples: int = 0
+    utilisation_percent_mean: float | None = None
+    memory_mb_max: float | None = None
+    temperature_c_max: float | None = None
+    sm_clock_mhz_min: float | None = None
+    sm_clock_mhz_mean: float | None = None
+    power_w_mean: float | None = None
+    energy_j: float | None = None
+    energy_by: str | None = None  # the GPU's own count, or mean power times time
+    throttled: dict[str, float] = Field(default_factory=dict)  # share of the samples, by reason
+    trouble: str | None = None  # why there are no samples, or not all
+
+
 class Rank(_Part):
     """Where and how one rank ran."""
 
@@ -87,12 +106,27 @@ class Rank(_Part):
     threads: int
     interop_threads: int
     omp_num_threads: str | None
+    visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES, as its launcher set it
+    gpu: RankGpu | None = None  # None on a CPU
     cpu_capability: str
     versions: dict[str, str]
     environment_digest: str | None
     steps: int
     train_s: Seconds
     weights_digest: str
+
+
+class Gpu(_Part):
+    """One GPU of a machine, as its driver names it."""
+
+    index: str
+    uuid: str
+    name: str
+    memory_mb: int | None
+    capability: str | None  # compute capability
+    mig: bool
+    driver: str | None
+    pseudo: bool  # declared for what schedules GPUs to be rehearsed; there is no hardware
 
 
 class NodeState(_Part):
@@ -110,6 +144,8 @@ class NodeState(_Part):
     docker: str | None
     java: str | None
     virtualization: str | None
+    torch: str | None = None  # its version and build
+    gpus: list[Gpu] = Field(default_factory=list)
 
 
 class ImageState(_Part):

@@ -14,7 +14,7 @@ from experiments.campaign import Campaign, CampaignFile
 from experiments.chart import Bar, bar_chart
 from experiments.figures import Accuracy, Cell, Figures, Spread, figures_of
 from experiments.files import write_whole
-from experiments.records import ImageState, Record, utc_text
+from experiments.records import Gpu, ImageState, Rank, Record, utc_text
 from experiments.summary import model_text
 from training.spec import PHASES, PretrainedModel, RunSpec
 
@@ -84,6 +84,11 @@ def view(figures: Figures) -> dict[str, Any]:
         "placement": [_placement(record) for record in figures.counting],
         "facts": _facts(figures),
         "nodes": campaign.environment.nodes,
+        "node_gpus": {name: _gpus(node.gpus) for name, node in campaign.environment.nodes.items()},
+        "gpu_rows": [
+            _gpu_row(record, rank) for record in figures.counting for rank in record.ranks if rank.gpu
+        ],
+        "pseudo_gpus": any(gpu.pseudo for node in campaign.environment.nodes.values() for gpu in node.gpus),
     }
 
 
@@ -126,7 +131,7 @@ def _row(cell: Cell, extra: Sequence[str]) -> dict[str, Any]:
         "stack": cell.stack,
         "workers": cell.workers,
         "extra": [_value(cell.axes[name]) for name in extra],
-        "runs": f"{len(cell.records)} of {cell.planned}",
+        "runs": f"{len(cell.records)} of {cell.planned}{_throttled(cell.records)}",
         "filled": bool(cell.records),
         "train": _spread(cell.train_s),
         "total": _spread(cell.total_s),
@@ -137,6 +142,12 @@ def _row(cell: Cell, extra: Sequence[str]) -> dict[str, Any]:
         "efficiency": NOTHING if cell.efficiency is None else f"{cell.efficiency:.0%}".replace("%", " %"),
         "weights": _weights(sorted(digest for digest in digests if digest)),
     }
+
+
+def _throttled(records: Sequence[Record]) -> str:
+    """A mark on a row whose GPUs slowed themselves down: its times are not those of a GPU at full speed."""
+    number = sum(any(rank.gpu and rank.gpu.throttled for rank in record.ranks) for record in records)
+    return f", {number} throttled" if number else ""
 
 
 def _value(value: Any) -> str:
@@ -227,8 +238,40 @@ def _placement(record: Record) -> dict[str, str]:
         "ranks": "; ".join(
             f"{rank.rank} on {rank.node or rank.host}, {'core' if len(rank.affinity) == 1 else 'cores'} "
             f"{_cores(rank.affinity)}, {_count(rank.threads, 'thread')}, uid {rank.uid}"
+            + (f", GPU {rank.visible_gpus}" if rank.visible_gpus else "")
             for rank in record.ranks
         ),
+    }
+
+
+def _gpus(gpus: Sequence[Gpu]) -> str:
+    """The GPUs of a node, equal ones together."""
+    names = [
+        gpu.name if gpu.pseudo else f"{gpu.name}, {gpu.memory_mb} MB, {gpu.capability}, driver {gpu.driver}"
+        for gpu in gpus
+    ]
+    return "; ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or NOTHING
+
+
+def _gpu_row(record: Record, rank: Rank) -> dict[str, str]:
+    gpu = rank.gpu
+    assert gpu is not None
+
+    def number(value: float | None, form: str = ".0f") -> str:
+        return NOTHING if value is None else format(value, form)
+
+    return {
+        "run_id": record.run_id,
+        "rank": str(rank.rank),
+        "name": gpu.name,
+        "use": number(gpu.utilisation_percent_mean),
+        "memory": number(gpu.memory_mb_max),
+        "temperature": number(gpu.temperature_c_max),
+        "clock": f"{number(gpu.sm_clock_mhz_mean)} ({number(gpu.sm_clock_mhz_min)})",
+        "power": number(gpu.power_w_mean, ".1f"),
+        "energy": number(gpu.energy_j),
+        "throttled": ", ".join(f"{reason} {share * 100:.0f} %" for reason, share in gpu.throttled.items())
+        or ("no" if gpu.samples else NOTHING),
     }
 
 

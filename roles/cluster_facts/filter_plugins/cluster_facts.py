@@ -10,12 +10,19 @@ from typing import Any
 def cluster_facts_nodes(hosts: list[str], hostvars: Any, addresses: list[str]) -> dict[str, dict[str, Any]]:
     """Join what each node printed of itself with its address and groups.
 
-    `hosts` and `addresses` are in the same order; `hostvars` holds each host's result `cluster_facts_node`.
+    `hosts` and `addresses` are in the same order; `hostvars` holds each host's results `cluster_facts_node`
+    and `nvidia_listing`.
     """
     nodes = {}
     for host, address in zip(hosts, addresses, strict=True):
         described = json.loads(hostvars[host]["cluster_facts_node"]["stdout"])
-        nodes[host] = {**described, "address": address, "groups": sorted(hostvars[host]["group_names"])}
+        listed = json.loads(hostvars[host]["nvidia_listing"]["stdout"])
+        nodes[host] = {
+            **described,
+            "gpus": listed["gpus"],
+            "address": address,
+            "groups": sorted(hostvars[host]["group_names"]),
+        }
     return nodes
 
 

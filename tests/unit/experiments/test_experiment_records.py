@@ -124,6 +124,19 @@ def test_the_phases_are_the_slowest_ranks_and_add_up(left: Left) -> None:
     assert made.files["result.json"] and made.notes == []
 
 
+def test_a_gpu_that_throttled_or_was_not_looked_at_is_noted(left: Left) -> None:
+    gpu = {"uuid": "GPU-1", "name": "Tesla T4", "samples": 40, "power_w_mean": 68.0}
+    left.rank(0, gpu=gpu | {"throttled": {"power cap": 0.25}}, CUDA_VISIBLE_DEVICES="0")
+    left.rank(1, gpu=gpu | {"samples": 0, "trouble": "Not sampled: NVMLError: no driver"})
+    made = left.compose()
+    assert made.ok and made.ranks[0].visible_gpus == "0"
+    assert made.ranks[0].gpu is not None and made.ranks[0].gpu.power_w_mean == 68.0
+    assert made.notes == [
+        "Rank 0's GPU (Tesla T4 on worker1.lab) throttled: power cap in 25 % of 40 samples.",
+        "Rank 1's GPU (Tesla T4 on worker2.lab): Not sampled: NVMLError: no driver",
+    ]
+
+
 def test_what_a_stack_says_of_its_containers_and_of_its_times_is_kept(left: Left) -> None:
     left.rank(0, host="3f9a41c2")
     assert left.compose().ranks[0].node is None

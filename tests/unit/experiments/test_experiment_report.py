@@ -55,6 +55,22 @@ def test_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
     assert spread([]) is None and spread([1.0]) is not None
 
 
+def test_gpus_are_shown_and_a_run_that_throttled_is_marked(tmp_path: Path) -> None:
+    seen = {"uuid": "GPU-1", "name": "Tesla T4", "samples": 40, "utilisation_percent_mean": 91.2}
+    seen |= {"throttled": {"power cap": 0.25}, "sm_clock_mhz_mean": 1410.0, "sm_clock_mhz_min": 1200.0}
+    plain = record("ddp", 1, 50.0, 62.0)
+    ranks = [rank.model_dump() | {"gpu": seen} for rank in plain.ranks]
+    made = campaign(tmp_path, [planned("ddp", 1)], [record("ddp", 1, 50.0, 62.0, ranks=ranks)])
+    content = view(figures_of(made))
+    assert content["rows"][0]["runs"] == "1 of 1, 1 throttled"
+    (row,) = content["gpu_rows"]
+    assert (row["use"], row["clock"], row["throttled"]) == ("91", "1410 (1200)", "power cap 25 %")
+    assert row["energy"] == "\N{EN DASH}"  # not told, and not made up
+    for path in write_report(made):
+        assert "The GPUs while they trained" in path.read_text(encoding="utf-8")
+    assert "The GPUs while they trained" not in write_report(quick(tmp_path / "cpu"))[0].read_text("utf-8")
+
+
 def test_only_seeds_that_both_have_are_held_against_one_another(tmp_path: Path) -> None:
     plan = [planned(stack, 1, seed) for stack in ("ddp", "spark") for seed in (1, 2)]
     records = [
