@@ -30,9 +30,9 @@ from training.state import set_up
 class Alone(TorchrunSession):
     """The only rank, which keeps figures or drops them; no run, and nobody who tells it to stop."""
 
-    def __init__(self, figures: Figures | None) -> None:
+    def __init__(self, figures: Figures | None, device: torch.device | None = None) -> None:
         self.rank, self.world_size, self.local_rank = 0, 1, 0
-        self.device = torch.device("cpu")
+        self.device = device or torch.device("cpu")
         self._figures = figures
 
     def should_stop(self) -> bool:

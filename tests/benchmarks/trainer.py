@@ -1,0 +1,138 @@
+"""The engine against Hugging Face's Trainer: the same model, data, batch and optimiser, in turns.
+
+python -m tests.benchmarks.trainer --data DIR (a prepared data set) [--device cuda] [--rounds N]
+
+Prints for each round the reviews that each takes in a second, and the median of the ratios. Both train one
+epoch in fp32; neither evaluates, logs or keeps checkpoints meanwhile. The first round, to warm up, does not
+count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.benchmarks.recording import Alone
+from training.data import Dataset, open_dataset
+from training.liveness import Place
+from training.loop import train_epoch
+from training.model import build_model
+from training.phases import Phases, clock_for
+from training.spec import Work
+from training.state import set_up
+
+
+def work_on(data: Path, batch: int) -> Work:
+    """One epoch of BERT-tiny on a prepared data set."""
+    description = json.loads((data / "dataset.json").read_text(encoding="utf-8"))
+    return Work.model_validate(
+        {
+            "data": description["spec"],
+            "data_digest": description["digest"],
+            "epochs": 1,
+            "seed": 1,
+            "workers": 1,
+            "batch_per_worker": batch,
+        }
+    )
+
+
+def by_the_engine(work: Work, dataset: Dataset, device: torch.device) -> float:
+    """Seconds of an epoch's steps."""
+    session = Alone(None, device)
+    phases = Phases(clock_for(device.type), 10**9)  # phases are not what is measured
+    phases.begin("other")
+    training = set_up(work, dataset, session, phases)
+    settle(device)
+    begun = time.perf_counter()
+    train_epoch(training, 1, Place(), begun)
+    settle(device)
+    return time.perf_counter() - begun
+
+
+class Rows(torch.utils.data.Dataset[dict[str, Any]]):
+    """The training split, as Trainer wants it."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        batch = dataset.train.batch(torch.arange(len(dataset.train)), torch.device("cpu"))
+        self._columns = {
+            "input_ids": batch.input_ids,
+            "attention_mask": batch.attention_mask,
+            "labels": batch.labels,
+        }
+
+    def __len__(self) -> int:
+        return len(self._columns["labels"])
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return {name: column[index] for name, column in self._columns.items()}
+
+
+def by_trainer(work: Work, dataset: Dataset, device: torch.device) -> float:
+    """Seconds of an epoch of Trainer's."""
+    from transformers import Trainer, TrainingArguments
+
+    with tempfile.TemporaryDirectory() as folder:
+        settings = TrainingArguments(
+            output_dir=folder,
+            num_train_epochs=1,
+            per_device_train_batch_size=work.batch_per_worker,
+            learning_rate=work.learning_rate,
+            weight_decay=work.weight_decay,
+            warmup_steps=work.warmup_steps,
+            use_cpu=device.type == "cpu",
+            logging_strategy="no",
+            save_strategy="no",
+            report_to=[],
+            disable_tqdm=True,
+            seed=work.seed,
+        )
+        trainer = Trainer(
+            model=build_model(work, dataset).to(device), args=settings, train_dataset=Rows(dataset)
+        )
+        settle(device)
+        begun = time.perf_counter()
+        trainer.train()
+        settle(device)
+        return time.perf_counter() - begun
+
+
+def settle(device: torch.device) -> None:
+    """Wait until the device has done what it was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True, help="folder of a prepared data set")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    device = torch.device(arguments.device, 0) if arguments.device == "cuda" else torch.device("cpu")
+    work = work_on(arguments.data, arguments.batch)
+    dataset = open_dataset(arguments.data, work.data_digest)
+    ratios = []
+    for number in range(arguments.rounds + 1):
+        engine, trainer = by_the_engine(work, dataset, device), by_trainer(work, dataset, device)
+        rates = [len(dataset.train) / seconds for seconds in (engine, trainer)]
+        what = f"round {number}" if number else "warming up"
+        print(f"{what}: engine {rates[0]:.0f} reviews/s, Trainer {rates[1]:.0f} reviews/s", flush=True)
+        if number:
+            ratios.append(rates[0] / rates[1])
+    print(f"The engine is {statistics.median(ratios):.2f} times as fast as Trainer (median).")
+
+
+if __name__ == "__main__":
+    main()
