@@ -1,0 +1,101 @@
+"""What the dissertation measured, and what follows from it."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field
+
+FILE: Final = Path(__file__).parent / "dissertation.yml"
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ReferenceRun(_Part):
+    """One row of tables 5.1 to 5.3."""
+
+    table: str
+    stack: str
+    workers: int
+    epochs: int
+    seconds: float  # mean
+    accuracy: float  # mean
+
+    @property
+    def per_epoch(self) -> float:
+        """Seconds."""
+        return self.seconds / self.epochs
+
+
+class Linearity(_Part):
+    """One row of table 5.4, as printed."""
+
+    table: str
+    stack: str
+    workers: int
+    per_epoch_20: float
+    per_epoch_100: float
+    ratio: float
+
+
+class Comparison(_Part):
+    """One row of tables 5.7 to 5.9 (two GPUs, 20 epochs), as printed."""
+
+    stack: str
+    overhead: float
+    speed_up: float
+    efficiency: float  # %
+    more_s_per_epoch: float
+    more_percent: float
+
+
+class Printed(_Part):
+    """What the dissertation derives from its measurements."""
+
+    linearity: list[Linearity]
+    comparison: list[Comparison]
+
+
+class Contradiction(_Part):
+    """A place where the dissertation's text and tables disagree."""
+
+    where: str
+    says: str
+    but: str
+
+
+class Reference(_Part):
+    """The dissertation's chapter 5."""
+
+    title: str
+    work: str
+    runs: list[ReferenceRun] = Field(min_length=1)
+    printed: Printed
+    contradictions: list[Contradiction]
+
+    def run(self, stack: str, workers: int, epochs: int) -> ReferenceRun | None:
+        """Its run of a stack; None where it has none."""
+        return next(
+            (r for r in self.runs if (r.stack, r.workers, r.epochs) == (stack, workers, epochs)), None
+        )
+
+    def overhead(self, stack: str, workers: int, epochs: int = 20) -> float | None:
+        """A stack's time over DDP's; None where it measured one of them not."""
+        own, ddp = self.run(stack, workers, epochs), self.run("ddp", workers, epochs)
+        return own.seconds / ddp.seconds if own and ddp else None
+
+    def speed_up(self, stack: str, workers: int, epochs: int = 20) -> float | None:
+        """One worker's time over that of `workers`; None where it measured one of them not."""
+        one, more = self.run(stack, 1, epochs), self.run(stack, workers, epochs)
+        return one.seconds / more.seconds if one and more else None
+
+
+@cache
+def dissertation() -> Reference:
+    """The dissertation's figures."""
+    return Reference.model_validate(yaml.safe_load(FILE.read_text(encoding="utf-8")))

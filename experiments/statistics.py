@@ -1,0 +1,160 @@
+"""The statistics of the report: intervals, paired ratios, equivalence, and what the runs could have seen.
+
+Times are compared as ratios, so their logarithms are what is averaged: a stack that is twice as slow in one
+block and half as slow in another is neither. Runs are paired within their block (the same seed), so that a
+drift of the machine cancels. With five or so pairs, Student's t is right where the logarithms are about
+normal, as those of times of equal work are; a bootstrap of so few would give intervals that are too short.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import numpy as np
+from scipy import optimize, stats
+
+LEVEL: Final = 0.95  # of intervals
+MARGIN: Final = 0.03  # "no worse than 3 %"
+POWER: Final = 0.8  # with which the smallest visible difference would have been seen
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its interval; without a spread (one value) the ends are None."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    sd: float | None
+    n: int
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio of paired times, as a geometric mean; 1.1 = 10 % more."""
+
+    ratio: float
+    low: float | None  # ends of the 95 % interval; None with one pair
+    high: float | None
+    p: float | None  # of no difference, two-sided; None with one pair
+    equivalent_p: float | None  # of a difference of MARGIN or more, either way (TOST); small = equivalent
+    visible: float | None  # the smallest difference that so many pairs of this spread would have shown
+    n: int
+
+
+@dataclass(frozen=True)
+class Split:
+    """A time as a fixed part and a part for each step."""
+
+    fixed_s: float
+    fixed_half: float | None  # half the width of the 95 % interval; None with two points
+    step_s: float
+    step_half: float | None
+    n: int
+
+
+def estimate(values: Sequence[float]) -> Estimate | None:
+    """Mean of `values` with Student's interval; None of nothing."""
+    if not values:
+        return None
+    mean, n = float(np.mean(values)), len(values)
+    if n == 1:
+        return Estimate(mean, None, None, None, 1)
+    sd = float(np.std(values, ddof=1))
+    half = _t(n - 1) * sd / math.sqrt(n)
+    return Estimate(mean, mean - half, mean + half, sd, n)
+
+
+def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
+    """How many times as long the first of each pair took as the second; None without pairs.
+
+    Raises:
+        ValueError: a time is not above 0.
+    """
+    if not pairs:
+        return None
+    if any(time <= 0 for pair in pairs for time in pair):
+        raise ValueError("Times to compare must be above 0.")
+    logs = np.log([above / below for above, below in pairs])
+    mean, n = float(np.mean(logs)), len(pairs)
+    if n == 1:
+        return Ratio(math.exp(mean), None, None, None, None, None, 1)
+    error = float(np.std(logs, ddof=1)) / math.sqrt(n)
+    half = _t(n - 1) * error
+    return Ratio(
+        ratio=math.exp(mean),
+        low=math.exp(mean - half),
+        high=math.exp(mean + half),
+        p=_two_sided(mean, error, n - 1),
+        equivalent_p=_tost(mean, error, n - 1, math.log1p(MARGIN)),
+        visible=math.expm1(_detectable(n - 1) * error),
+        n=n,
+    )
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p values corrected for being several (Holm, 1979), in the order given."""
+    order = np.argsort(p_values, kind="stable")
+    corrected, highest = [0.0] * len(p_values), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = highest
+    return corrected
+
+
+def split(points: Sequence[tuple[float, float]]) -> Split | None:
+    """Fixed part and part per step of times at different lengths; None without two lengths.
+
+    Args:
+        points: number of steps and seconds, of each run.
+    """
+    if len({steps for steps, _ in points}) < 2:
+        return None
+    steps, seconds = zip(*points, strict=True)
+    line = stats.linregress(steps, seconds)
+    n = len(points)
+    factor = _t(n - 2) if n > 2 else None
+    return Split(
+        fixed_s=float(line.intercept),
+        fixed_half=factor * float(line.intercept_stderr) if factor else None,
+        step_s=float(line.slope),
+        step_half=factor * float(line.stderr) if factor else None,
+        n=n,
+    )
+
+
+def _t(freedom: int) -> float:
+    return float(stats.t.ppf((1 + LEVEL) / 2, freedom))
+
+
+def _two_sided(mean: float, error: float, freedom: int) -> float:
+    if error == 0:
+        return 1.0 if mean == 0 else 0.0
+    return float(2 * stats.t.sf(abs(mean / error), freedom))
+
+
+def _tost(mean: float, error: float, freedom: int, margin: float) -> float:
+    """Two one-sided tests (Schuirmann, 1987): the larger of their p values."""
+    if error == 0:
+        return 0.0 if abs(mean) < margin else 1.0
+    below = float(stats.t.sf((mean + margin) / error, freedom))
+    above = float(stats.t.cdf((mean - margin) / error, freedom))
+    return max(below, above)
+
+
+@cache
+def _detectable(freedom: int) -> float:
+    """The difference, in standard errors, that a two-sided test sees with POWER (noncentral t)."""
+    critical = _t(freedom)
+
+    def lacking(shift: float) -> float:
+        return POWER - float(stats.nct.sf(critical, freedom, shift))  # the other side's share is below 1e-3
+
+    high = critical
+    while lacking(high) > 0:
+        high *= 1.5
+    return float(optimize.brentq(lacking, 0.0, high))

@@ -1,0 +1,110 @@
+"""The report's statistics: against known values, and that they keep what they promise on simulated runs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments.statistics import MARGIN, estimate, holm, paired_ratio, split
+
+
+def test_a_mean_has_students_interval() -> None:
+    found = estimate([10.0, 12.0, 14.0])
+    assert found is not None and found.low is not None and found.high is not None
+    assert (found.mean, found.sd, found.n) == (12.0, 2.0, 3)
+    # t for 2 degrees of freedom is 4.302653.
+    assert found.high - 12 == pytest.approx(4.302653 * 2 / math.sqrt(3), rel=1e-6)
+    alone = estimate([5.0])
+    assert alone is not None and (alone.mean, alone.low, alone.sd) == (5.0, None, None)
+    assert estimate([]) is None
+
+
+def test_a_paired_ratio_is_the_geometric_mean_and_cancels_what_pairs_share() -> None:
+    drift = [1.0, 3.0, 2.0]  # of the machine: the same for both in a block
+    found = paired_ratio([(1.21 * slow, 1.1 * slow) for slow in drift])
+    assert found is not None and found.low is not None
+    assert found.ratio == pytest.approx(1.1)
+    assert found.low == pytest.approx(1.1) and found.p == pytest.approx(0, abs=1e-12)
+    opposite = paired_ratio([(2.0, 1.0), (1.0, 2.0)])
+    assert opposite is not None and opposite.ratio == pytest.approx(1.0) and opposite.p == pytest.approx(1.0)
+    single = paired_ratio([(3.0, 2.0)])
+    assert single is not None and (single.ratio, single.low, single.p) == (1.5, None, None)
+    assert paired_ratio([]) is None
+    with pytest.raises(ValueError, match="above 0"):
+        paired_ratio([(1.0, 0.0)])
+
+
+def test_holm_is_holm() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def test_equivalence_is_claimed_only_where_the_interval_allows() -> None:
+    close = paired_ratio([(1.001, 1.0), (0.999, 1.0), (1.002, 1.0), (0.998, 1.0)])
+    wide = paired_ratio([(1.1, 1.0), (0.9, 1.0), (1.15, 1.0), (0.88, 1.0)])
+    assert close is not None and close.equivalent_p is not None and close.equivalent_p < 0.001
+    assert wide is not None and wide.equivalent_p is not None and wide.equivalent_p > 0.2
+    # TOST at 5 % is the 90 % interval within the margins.
+    logs = np.log([1.02, 1.0, 1.03, 1.01])
+    half = stats.t.ppf(0.95, 3) * np.std(logs, ddof=1) / 2
+    inside = np.mean(logs) + half < math.log1p(MARGIN)
+    found = paired_ratio([(math.exp(log), 1.0) for log in logs])
+    assert found is not None and found.equivalent_p is not None
+    assert (found.equivalent_p < 0.05) == inside
+
+
+def test_a_split_gives_back_the_line() -> None:
+    found = split([(100, 12.0), (500, 52.0), (100, 12.0), (500, 52.0)])
+    assert found is not None
+    assert [found.fixed_s, found.step_s] == pytest.approx([2.0, 0.1])
+    assert found.step_half == pytest.approx(0.0, abs=1e-9)
+    two = split([(100, 12.0), (500, 52.0)])
+    assert two is not None and two.fixed_half is None
+    assert split([(100, 12.0), (100, 13.0)]) is None
+
+
+def test_one_stack_against_itself_differs_in_five_of_a_hundred_relabellings() -> None:
+    draw = np.random.default_rng(7)
+    times = np.exp(draw.normal(4.0, 0.02, size=(10, 2)))  # ten blocks of two runs of one stack
+    claims = 0
+    for _ in range(2000):
+        swapped = draw.random(10) < 0.5
+        pairs = [(b, a) if swap else (a, b) for (a, b), swap in zip(times.tolist(), swapped, strict=True)]
+        found = paired_ratio(pairs)
+        assert found is not None and found.p is not None
+        claims += found.p < 0.05
+    assert 0.035 < claims / 2000 < 0.065
+
+
+@pytest.mark.parametrize("effect", [1.0, 1.2, 2.87])
+def test_intervals_cover_a_known_effect_as_often_as_they_say(effect: float) -> None:
+    draw = np.random.default_rng(11)
+    covered = 0
+    for _ in range(2000):
+        drift = draw.normal(0, 0.1, 5)  # of the machine, shared by a block
+        below = np.exp(4 + drift + draw.normal(0, 0.01, 5))
+        above = effect * np.exp(4 + drift + draw.normal(0, 0.01, 5))
+        found = paired_ratio(list(zip(above.tolist(), below.tolist(), strict=True)))
+        assert found is not None and found.low is not None and found.high is not None
+        covered += found.low <= effect <= found.high
+    assert 0.935 < covered / 2000 < 0.965
+
+
+def test_the_smallest_visible_difference_is_seen_four_times_in_five() -> None:
+    draw = np.random.default_rng(13)
+    sd, n = 0.02, 5
+    sample = draw.normal(0, 1, n)
+    logs = (sample - sample.mean()) / sample.std(ddof=1) * sd
+    known = paired_ratio([(math.exp(each), 1.0) for each in logs])
+    assert known is not None and known.visible is not None
+    seen = 0
+    for _ in range(4000):
+        tried = draw.normal(math.log1p(known.visible), sd, n)
+        found = paired_ratio([(math.exp(each), 1.0) for each in tried])
+        assert found is not None and found.p is not None
+        seen += found.p < 0.05
+    assert 0.78 < seen / 4000 < 0.82
