@@ -11,19 +11,11 @@ from typing import Any, Final
 from experiments.campaign import Campaign, CampaignFile
 from experiments.plan import PlannedRun
 from experiments.records import Record
+from experiments.statistics import Estimate, estimate
 from training.spec import PHASES
 
 STATUS_WORDS: Final = {"failed": "failed", "interrupted": "was interrupted"}
 Z_95: Final = 1.959963984540054  # two-sided 95 % of the normal distribution
-
-
-@dataclass(frozen=True)
-class Spread:
-    """Mean and, from two values on, sample standard deviation."""
-
-    mean: float
-    sd: float | None
-    n: int
 
 
 @dataclass(frozen=True)
@@ -46,8 +38,8 @@ class Cell:
     workers: int
     planned: int
     records: list[Record]  # those that count
-    train_s: Spread | None
-    total_s: Spread | None
+    train_s: Estimate | None
+    total_s: Estimate | None
     accuracy: Accuracy | None
     phases: dict[str, float] | None  # means
     overhead_train: float | None  # train_s against the baseline stack's, as a fraction: 0.1 = 10 % more
@@ -80,15 +72,6 @@ class Figures:
     not_run: list[tuple[str, str]]  # run and reason
     attempts: list[Record]  # those that failed or were interrupted
     counting: list[Record]
-
-
-def spread(values: Sequence[float]) -> Spread | None:
-    """Mean and sample standard deviation of `values`; None of nothing."""
-    if not values:
-        return None
-    return Spread(
-        statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None, len(values)
-    )
 
 
 def half_width(accuracy: float, count: int) -> float:
@@ -166,8 +149,8 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
                 workers=workers,
                 planned=len(runs),
                 records=records,
-                train_s=spread(_times(records, "train_s")),
-                total_s=spread(_times(records, "total_s")),
+                train_s=estimate(_times(records, "train_s")),
+                total_s=estimate(_times(records, "total_s")),
                 accuracy=_accuracy(records),
                 phases=_phases(records),
                 overhead_train=_excess(records, base, "train_s"),
@@ -193,7 +176,7 @@ def _ratio(above: Sequence[Record], below: Sequence[Record], clock: str) -> floa
         record.specification.work.seed for record in below
     }
     means = [
-        spread(_times([record for record in records if record.specification.work.seed in seeds], clock))
+        estimate(_times([record for record in records if record.specification.work.seed in seeds], clock))
         for records in (above, below)
     ]
     if means[0] is None or means[1] is None or means[1].mean <= 0:

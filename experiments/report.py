@@ -12,10 +12,16 @@ from markupsafe import Markup
 
 from experiments.campaign import Campaign, CampaignFile
 from experiments.chart import Bar, bar_chart
-from experiments.figures import Accuracy, Cell, Figures, Spread, figures_of
+from experiments.comparisons import beside, comparisons, parts
+from experiments.conclusions import conclusions
+from experiments.exported import as_csv, as_parquet, rows_of
+from experiments.figures import Accuracy, Cell, Figures, figures_of
 from experiments.files import write_whole
 from experiments.records import Gpu, ImageState, Rank, Record, utc_text
+from experiments.reference import dissertation
+from experiments.statistics import Estimate
 from experiments.summary import model_text
+from experiments.tables import Table, beside_table, comparison_table, parts_table
 from training.spec import PHASES, PretrainedModel, RunSpec
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -24,17 +30,25 @@ MINUS: Final = "\N{MINUS SIGN}"
 PHASE_NAMES: Final = {"exposed_sync": "exposed synchronisation"}
 
 
-def write_report(campaign: Campaign) -> tuple[Path, Path]:
-    """Writes report.md and report.html into the campaign's folder; returns their paths.
+def write_report(campaign: Campaign) -> tuple[Path, ...]:
+    """Writes report.md, report.html, figures.csv and figures.parquet into the campaign's folder; their paths.
 
     Raises:
         UserError: a record is damaged.
     """
-    content = view(figures_of(campaign))
-    markdown, page = campaign.folder / "report.md", campaign.folder / "report.html"
-    write_whole(markdown, _render("report.md.j2", content, html=False))
-    write_whole(page, _render("report.html.j2", content, html=True))
-    return markdown, page
+    figures = figures_of(campaign)
+    content = view(figures)
+    reference = dissertation()
+    rows = rows_of(figures, comparisons(figures), parts(figures, reference), beside(figures, reference))
+    written: dict[str, str | bytes] = {
+        "report.md": _render("report.md.j2", content, html=False),
+        "report.html": _render("report.html.j2", content, html=True),
+        "figures.csv": as_csv(rows),
+        "figures.parquet": as_parquet(rows),
+    }
+    for name, text in written.items():
+        write_whole(campaign.folder / name, text)
+    return tuple(campaign.folder / name for name in written)
 
 
 def _render(template: str, content: dict[str, Any], *, html: bool) -> str:
@@ -70,6 +84,8 @@ def view(figures: Figures) -> dict[str, Any]:
         "phase_rows": _phase_rows(filled),
         "single": bool(filled) and all(len(cell.records) == 1 for cell in filled),
         "weights": weights_sentence(figures),
+        "conclusions": conclusions(figures, comparisons(figures)),
+        "tables": _tables(figures),
         "weights_differ": any(not work.equal for work in figures.compared),
         "differing": [work for work in figures.compared if not work.equal],
         "accuracy_note": _accuracy_note(filled, campaign),
@@ -90,6 +106,26 @@ def view(figures: Figures) -> dict[str, Any]:
         ],
         "pseudo_gpus": any(gpu.pseudo for node in campaign.environment.nodes.values() for gpu in node.gpus),
     }
+
+
+def _tables(figures: Figures) -> list[Table]:
+    """The tables that have rows."""
+    reference = dissertation()
+    made = [
+        comparison_table(comparisons(figures), figures.campaign.baseline),
+        parts_table(parts(figures, reference)),
+        beside_table(beside(figures, reference), reference, _work_text(figures.campaign)),
+    ]
+    return [table for table in made if table.rows]
+
+
+def _work_text(campaign: CampaignFile) -> str:
+    work = campaign.plan[0].specification.work
+    return (
+        f"{model_text(work)}, on {work.data.source}, {work.data.train:,} reviews to train and "
+        f"{work.data.validation:,} to validate, {work.batch_per_worker} per worker, {work.precision}, "
+        f"on the {campaign.environment.device}"
+    )
 
 
 def weights_sentence(figures: Figures) -> str:
@@ -134,6 +170,7 @@ def _row(cell: Cell, extra: Sequence[str]) -> dict[str, Any]:
         "runs": f"{len(cell.records)} of {cell.planned}{_throttled(cell.records)}",
         "filled": bool(cell.records),
         "train": _spread(cell.train_s),
+        "interval": _interval(cell.train_s),
         "total": _spread(cell.total_s),
         "accuracy": _accuracy(cell.accuracy),
         "overhead_train": _percent(cell.overhead_train),
@@ -160,10 +197,16 @@ def _weights(digests: Sequence[str]) -> str:
     return digests[0][:8] if len(digests) == 1 else f"{len(digests)} seeds"
 
 
-def _spread(value: Spread | None) -> str:
+def _spread(value: Estimate | None) -> str:
     if value is None:
         return NOTHING
     return f"{value.mean:.1f}" if value.sd is None else f"{value.mean:.1f} ± {value.sd:.1f}"
+
+
+def _interval(value: Estimate | None) -> str:
+    if value is None or value.low is None or value.high is None:
+        return NOTHING
+    return f"{value.low:.1f} to {value.high:.1f}"
 
 
 def _accuracy(value: Accuracy | None) -> str:

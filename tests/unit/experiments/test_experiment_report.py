@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from experiments.chart import Bar, bar_chart
-from experiments.figures import Cell, figures_of, half_width, spread
+from experiments.figures import Cell, figures_of, half_width
 from experiments.plan import PlannedRun
 from experiments.report import view, weights_sentence, write_report
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec
@@ -52,7 +52,6 @@ def test_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
     assert row["train"] == "52.0 ± 2.8" and row["runs"] == "2 of 3" and row["weights"] == "2 seeds"
     assert not content["single"]
     assert content["not_run"] == [(plan[2].run_id, "Not run yet.")]
-    assert spread([]) is None and spread([1.0]) is not None
 
 
 def test_gpus_are_shown_and_a_run_that_throttled_is_marked(tmp_path: Path) -> None:
@@ -66,7 +65,7 @@ def test_gpus_are_shown_and_a_run_that_throttled_is_marked(tmp_path: Path) -> No
     (row,) = content["gpu_rows"]
     assert (row["use"], row["clock"], row["throttled"]) == ("91", "1410 (1200)", "power cap 25 %")
     assert row["energy"] == "\N{EN DASH}"  # not told, and not made up
-    for path in write_report(made):
+    for path in write_report(made)[:2]:
         assert "The GPUs while they trained" in path.read_text(encoding="utf-8")
     assert "The GPUs while they trained" not in write_report(quick(tmp_path / "cpu"))[0].read_text("utf-8")
 
@@ -147,7 +146,7 @@ def test_the_newest_attempt_that_is_ok_counts_and_the_others_are_listed(tmp_path
         (records[0].run_id, 4),
         (records[4].run_id, 1),
     ]
-    markdown, page = (path.read_text() for path in write_report(made))
+    markdown, page = (path.read_text() for path in write_report(made)[:2])
     assert r"A \| pipe and &lt;b>markup&lt;/b>." in markdown
     assert "A | pipe and &lt;b&gt;markup&lt;/b&gt;." in page
     assert "No attempt is ok; the last one failed: " in markdown
@@ -205,3 +204,83 @@ def test_bars_are_in_proportion() -> None:
     chart = bar_chart([Bar("a <b>", 50, 100, True), Bar("b", 20, 25, False)], "times")
     assert "a &lt;b&gt;" in chart and 'width="50.000%"' in chart and 'x="20.000%"' in chart
     assert bar_chart([], "nothing") == ""
+
+
+def seeds(results: Path, spark: float, noise: float) -> Any:
+    """A campaign of five seeds on two stacks: Spark takes `spark` times as long, give or take `noise`."""
+    plan = [planned(stack, 2, seed) for stack in ("ddp", "spark") for seed in range(1, 6)]
+    records = []
+    for seed in range(1, 6):
+        drift = 1 + 0.1 * seed
+        records.append(record("ddp", 2, 30 * drift, 45.0, seed))
+        records.append(record("spark", 2, 30 * drift * spark * (1 + noise * (seed - 3)), 45.0, seed))
+    return campaign(results, plan, records)
+
+
+@pytest.mark.parametrize(
+    ("spark", "noise", "verdict", "said"),
+    [
+        (1.2, 0.002, "takes longer", "spark with 2 workers takes 1.20 to 1.20 times as long"),
+        (1.0, 0.001, "the same within 3 %", "takes the same time within 3 %"),
+        (1.01, 0.001, "takes longer, by less than 3 %", "takes 1.01 to 1.01 times as long"),
+        (1.01, 0.03, "can't tell: these runs would have shown", "can't be told from it (0.95 to 1.07 times)"),
+    ],
+)
+def test_a_comparison_claims_what_its_interval_allows(
+    tmp_path: Path, spark: float, noise: float, verdict: str, said: str
+) -> None:
+    content = view(figures_of(seeds(tmp_path, spark, noise)))
+    table = next(table for table in content["tables"] if table.title == "Against ddp")
+    assert table.rows[0][-1].startswith(verdict)
+    assert said in content["conclusions"][0]
+
+
+def test_one_pair_claims_nothing(tmp_path: Path) -> None:
+    content = view(figures_of(quick(tmp_path)))
+    assert "no difference in training time is claimed" in content["conclusions"][0]
+    assert "2 workers train 1.56 times as fast as one on ddp (78 %)" in content["conclusions"][1]
+    assert "from single runs" in content["conclusions"][1]
+
+
+def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
+    content = view(figures_of(quick(tmp_path)))
+    table = next(table for table in content["tables"] if table.title == "Beside the dissertation")
+    rows = {(row[1], row[2], row[3].split(" (")[0]): row for row in table.rows}
+    assert rows["spark", "2", "time over DDP's"][4:] == ["1.25", "2.87", "0.436"]
+    assert rows["ddp", "2", "speed-up"][4:] == ["1.56", "1.36", "1.151"]
+    assert rows["ddp", "1", "seconds per epoch"][4:6] == ["25.00", "33.86"]
+    assert any("34.00 s per epoch" in remark for remark in table.after)
+
+
+def test_two_lengths_split_every_stacks_time(tmp_path: Path) -> None:
+    plan, records = [], []
+    for epochs, seconds in ((2, 12.0), (10, 52.0)):
+        one = spec("ddp", 1)
+        work = one.work.model_copy(update={"epochs": epochs})
+        specification = one.model_copy(update={"work": work})
+        changes: dict[str, Any] = {
+            "specification": specification,
+            "run_id": specification.run_id,
+            "work_digest": work.digest,
+        }
+        records.append(record("ddp", 1, seconds, seconds + 10, **changes))
+        axes = {"stack": "ddp", "workers": 1, "epochs": epochs, "seed": 1}
+        plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
+    content = view(figures_of(campaign(tmp_path, plan, records)))
+    table = next(table for table in content["tables"] if table.title == "Fixed and per step")
+    steps = spec("ddp", 1).work.steps_per_epoch
+    assert table.rows == [["ddp", "1", "2", "2.0", f"{5000 / steps:.2f}", "-3.5", "43.52"]]
+
+
+def test_figures_come_as_csv_and_parquet_too(tmp_path: Path) -> None:
+    from pyarrow import csv, parquet
+
+    paths = {path.name: path for path in write_report(quick(tmp_path))}
+    table = parquet.read_table(paths["figures.parquet"])
+    assert table.column_names == csv.read_csv(paths["figures.csv"]).column_names
+    rows = table.to_pylist()
+    (train,) = [
+        row for row in rows if (row["stack"], row["workers"], row["quantity"]) == ("spark", 2, "train_s")
+    ]
+    assert (train["value"], train["runs"], train["low"]) == (40.0, 1, None)
+    assert {row["section"] for row in rows} >= {"times", "accuracy", "phases", "comparison", "dissertation"}

@@ -1,0 +1,52 @@
+"""The report's first sentences: what the figures say, and never more than their intervals allow."""
+
+from __future__ import annotations
+
+from experiments.comparisons import ALPHA, Compared
+from experiments.figures import Figures
+from experiments.statistics import MARGIN
+
+
+def conclusions(figures: Figures, compared: list[Compared]) -> list[str]:
+    """Two sentences that follow the one on equal weights: the stacks' times, and what more workers bring."""
+    return [_times(compared, figures.campaign.baseline), _workers(figures)]
+
+
+def _times(compared: list[Compared], baseline: str) -> str:
+    if not compared:
+        return f"No stack has runs that could be paired with {baseline}'s: nothing is said of their cost."
+    certain = [each for each in compared if each.corrected_p is not None]
+    if not certain:
+        return (
+            f"Each comparison with {baseline} rests on a single pair of runs: no difference in training time "
+            "is claimed."
+        )
+    told = []
+    for each in certain:
+        low, high = each.ratio.low, each.ratio.high
+        name = f"{each.cell.stack} with {each.cell.workers} worker{'s' if each.cell.workers > 1 else ''}"
+        if each.corrected_p is not None and each.corrected_p < ALPHA:
+            told.append(f"{name} takes {low:.2f} to {high:.2f} times as long")
+        elif each.ratio.equivalent_p is not None and each.ratio.equivalent_p < ALPHA:
+            told.append(f"{name} takes the same time within {MARGIN * 100:.0f} %")
+        else:
+            told.append(f"{name} can't be told from it ({low:.2f} to {high:.2f} times)")
+    return f"Training, against {baseline}: {'; '.join(told)}."
+
+
+def _workers(figures: Figures) -> str:
+    cells = [cell for cell in figures.cells if cell.speed_up is not None and cell.efficiency is not None]
+    if not cells:
+        return "No stack has been run with one worker and with more, so nothing is said of scaling."
+    told = [
+        f"{cell.workers} workers train {cell.speed_up:.2f} times as fast as one on {cell.stack} "
+        f"({cell.efficiency:.0%})"
+        for cell in cells
+    ]
+    single = all(len(cell.records) == 1 for cell in cells)
+    note = ", from single runs" if single else ""
+    return (
+        f"{'; '.join(told)}{note}: with another training problem, for they take half as many steps.".replace(
+            "%)", " %)"
+        )
+    )

@@ -1,0 +1,104 @@
+"""Every figure of a report as rows of a table, in CSV and Parquet, for whoever computes further."""
+
+from __future__ import annotations
+
+import io
+from typing import Any, Final
+
+import pyarrow as pa
+from pyarrow import csv, parquet
+
+from experiments.comparisons import Beside, Compared, Parts
+from experiments.figures import Figures
+
+COLUMNS: Final = pa.schema(
+    [
+        ("section", pa.string()),
+        ("stack", pa.string()),
+        ("workers", pa.int64()),
+        ("epochs", pa.int64()),
+        ("quantity", pa.string()),
+        ("value", pa.float64()),
+        ("low", pa.float64()),  # ends of the 95 % interval, where there is one
+        ("high", pa.float64()),
+        ("sd", pa.float64()),
+        ("runs", pa.int64()),
+        ("p", pa.float64()),  # corrected
+        ("dissertation", pa.float64()),
+    ]
+)
+
+
+def rows_of(
+    figures: Figures, compared: list[Compared], parts: list[Parts], beside: list[Beside]
+) -> list[dict[str, Any]]:
+    """One row for each figure."""
+    rows: list[dict[str, Any]] = []
+    for cell in figures.cells:
+        about = {"stack": cell.stack, "workers": cell.workers, "epochs": cell.axes["epochs"]}
+        for name, found in (("train_s", cell.train_s), ("total_s", cell.total_s)):
+            if found is not None:
+                rows.append(
+                    about
+                    | {"section": "times", "quantity": name, "value": found.mean, "sd": found.sd}
+                    | {"low": found.low, "high": found.high, "runs": found.n}
+                )
+        if cell.accuracy is not None:
+            half = cell.accuracy.half_width
+            value = cell.accuracy.accuracy
+            rows.append(
+                about
+                | {"section": "accuracy", "quantity": "accuracy", "value": value, "runs": cell.accuracy.n}
+                | {"low": value - half, "high": value + half}
+            )
+        for name, seconds in (cell.phases or {}).items():
+            rows.append(about | {"section": "phases", "quantity": name, "value": seconds})
+        for name, each in (("speed_up", cell.speed_up), ("efficiency", cell.efficiency)):
+            if each is not None:
+                rows.append(about | {"section": "scaling", "quantity": name, "value": each})
+    for other in compared:
+        cell, ratio = other.cell, other.ratio
+        about = {"stack": cell.stack, "workers": cell.workers, "epochs": cell.axes["epochs"]}
+        rows.append(
+            about
+            | {"section": "comparison", "quantity": f"train_s over {figures.campaign.baseline}"}
+            | {"value": ratio.ratio, "low": ratio.low, "high": ratio.high, "runs": ratio.n}
+            | {"p": other.corrected_p}
+        )
+    for part in parts:
+        about = {"section": "parts", "stack": part.stack, "workers": part.workers, "runs": part.here.n}
+        there = part.there
+        rows.append(
+            about
+            | {"quantity": "fixed_s", "value": part.here.fixed_s}
+            | {"dissertation": there.fixed_s if there else None}
+        )
+        rows.append(
+            about
+            | {"quantity": "step_s", "value": part.here.step_s}
+            | {"dissertation": there.step_s if there else None}
+        )
+    for one in beside:
+        rows.append(
+            {"section": "dissertation", "stack": one.stack, "workers": one.workers}
+            | {"quantity": one.quantity, "value": one.here, "dissertation": one.there}
+        )
+    return rows
+
+
+def as_csv(rows: list[dict[str, Any]]) -> bytes:
+    """The rows as CSV."""
+    out = io.BytesIO()
+    csv.write_csv(_table(rows), out)
+    return out.getvalue()
+
+
+def as_parquet(rows: list[dict[str, Any]]) -> bytes:
+    """The rows as Parquet."""
+    out = io.BytesIO()
+    parquet.write_table(_table(rows), out)
+    return out.getvalue()
+
+
+def _table(rows: list[dict[str, Any]]) -> pa.Table:
+    return pa.Table.from_pylist([{name: row.get(name) for name in COLUMNS.names} for row in rows], COLUMNS)

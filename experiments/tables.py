@@ -1,0 +1,161 @@
+"""Tables of the report as data: each template only draws them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from experiments.comparisons import Beside, Compared, Parts
+from experiments.reference import Reference
+from experiments.statistics import Split
+
+NOTHING: Final = "\N{EN DASH}"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's head, and whether it holds numbers."""
+
+    name: str
+    number: bool = False
+
+
+@dataclass(frozen=True)
+class Table:
+    """One section with a table."""
+
+    title: str
+    before: str  # a sentence or two above it
+    columns: list[Column]
+    rows: list[list[str]]
+    after: list[str] = field(default_factory=list)  # remarks below it
+
+
+def comparison_table(compared: list[Compared], baseline: str) -> Table:
+    """The stacks against the baseline."""
+    rows = [
+        [
+            each.cell.stack,
+            str(each.cell.workers),
+            *_epochs(each),
+            str(each.ratio.n),
+            f"{each.ratio.ratio:.3f}",
+            _interval(each.ratio.low, each.ratio.high, 3),
+            _p(each.corrected_p),
+            _p(each.ratio.equivalent_p),
+            each.verdict,
+        ]
+        for each in compared
+    ]
+    names = ["pairs", f"train_s over {baseline}", "95 % interval", "p (Holm)", "p of 3 % or more (TOST)"]
+    return Table(
+        title=f"Against {baseline}",
+        before=(
+            "Geometric means of the ratios of runs with the same seed, with Student's intervals of their "
+            f"logarithms. {len(rows)} comparison{'s are' if len(rows) > 1 else ' is'} made here; p is "
+            "corrected for their number."
+        ),
+        columns=[
+            Column("stack"),
+            Column("workers", True),
+            Column("epochs", True),
+            *(Column(name, True) for name in names),
+            Column("so"),
+        ],
+        rows=rows,
+    )
+
+
+def parts_table(found: list[Parts]) -> Table:
+    """Fixed part and part per step."""
+    return Table(
+        title="Fixed and per step",
+        before=(
+            "A line through train_s at different lengths: what a stack costs once, and what in every step. "
+            "Half widths of 95 % intervals, where there are more than two runs."
+        ),
+        columns=[
+            Column("stack"),
+            Column("workers", True),
+            *(
+                Column(name, True)
+                for name in (
+                    "runs",
+                    "fixed, s",
+                    "per step, ms",
+                    "dissertation: fixed, s",
+                    "dissertation: per step, ms",
+                )
+            ),
+        ],
+        rows=[
+            [each.stack, str(each.workers), str(each.here.n), *_split(each.here), *_split(each.there)]
+            for each in found
+        ],
+    )
+
+
+def beside_table(found: list[Beside], reference: Reference, work_here: str) -> Table:
+    """The dissertation's tables 5.1 to 5.9, rebuilt."""
+    return Table(
+        title="Beside the dissertation",
+        before=(
+            f"Here: {work_here}. There: {reference.work}. The work differs, and so does the "
+            "hardware: seconds and accuracies are not comparable as such; the ratios between stacks and "
+            "between numbers of workers are what is set side by side."
+        ),
+        columns=[
+            Column("its table"),
+            Column("stack"),
+            Column("workers", True),
+            Column("quantity"),
+            Column("here", True),
+            Column("dissertation", True),
+            Column("ratio", True),
+        ],
+        rows=[
+            [
+                each.table,
+                each.stack,
+                str(each.workers),
+                each.quantity,
+                f"{each.here:.{each.digits}f}",
+                f"{each.there:.{each.digits}f}",
+                f"{each.ratio:.3f}",
+            ]
+            for each in found
+        ],
+        after=[
+            f"In {each.where} the dissertation says that {each.says}; but {each.but}."
+            for each in reference.contradictions
+        ],
+    )
+
+
+def _epochs(each: Compared) -> list[str]:
+    return [str(each.cell.axes["epochs"])]
+
+
+def _interval(low: float | None, high: float | None, digits: int) -> str:
+    if low is None or high is None:
+        return NOTHING
+    return f"{low:.{digits}f} to {high:.{digits}f}"
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return NOTHING
+    return "< 0.001" if value < 0.001 else f"{value:.3f}"
+
+
+def _split(found: Split | None) -> list[str]:
+    if found is None:
+        return [NOTHING, NOTHING]
+    return [
+        _with_half(found.fixed_s, found.fixed_half, 1),
+        _with_half(found.step_s * 1000, None if found.step_half is None else found.step_half * 1000, 2),
+    ]
+
+
+def _with_half(value: float, half: float | None, digits: int) -> str:
+    return f"{value:.{digits}f}" if half is None else f"{value:.{digits}f} ± {half:.{digits}f}"
