@@ -141,7 +141,8 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
         workers = runs[0].specification.work.workers
         records = found[key]
         base = [] if axes["stack"] == file.baseline else other(key, stack=file.baseline)
-        speed_up = _ratio(other(key, workers=1), records, "train_s") if workers > 1 else None
+        alone = other(key, workers=1) or _same_batch_alone(runs[0], groups, found)
+        speed_up = _ratio(alone, records, "train_s") if workers > 1 else None
         cells.append(
             Cell(
                 axes=axes,
@@ -160,6 +161,22 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
             )
         )
     return cells
+
+
+def _same_batch_alone(
+    run: PlannedRun,
+    groups: Mapping[tuple[tuple[str, str], ...], list[PlannedRun]],
+    found: Mapping[tuple[tuple[str, str], ...], list[Record]],
+) -> list[Record]:
+    """The records of one worker that takes as large a batch alone as this run's workers do together."""
+    ours, free = run.specification.work, {"workers", "batch_per_worker", "seed"}
+    for key, runs in groups.items():
+        work = runs[0].specification.work
+        rest = {name: value for name, value in runs[0].axes.items() if name not in free}
+        same = rest == {name: value for name, value in run.axes.items() if name not in free}
+        if same and work.workers == 1 and work.global_batch == ours.global_batch:
+            return found[key]
+    return []
 
 
 def _of(runs: Sequence[PlannedRun], counting: Mapping[str, Record]) -> list[Record]:

@@ -1,7 +1,8 @@
 """Matrices: which runs a campaign consists of, as a person writes them in YAML.
 
 A matrix has the data that is prepared once, `defaults` (fields of the work and of the conditions that are the
-same in every run), and `axes`, whose combinations are the runs.
+same in every run), and `axes`, whose combinations are the runs; `rows` are runs besides, and `exclude` says
+which of all these are not made, and why.
 """
 
 from __future__ import annotations
@@ -28,6 +29,15 @@ NO_DIGEST: Final = "0" * 64  # stands in for the data set's digest while a matri
 Place = tuple[str | int, ...]
 
 
+class Exclusion(BaseModel):
+    """Runs that are not made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    when: Annotated[dict[str, Any], Field(min_length=1)]  # all of these values
+    reason: Annotated[str, StringConstraints(min_length=3)]
+
+
 class Matrix(BaseModel):
     """One matrix file, validated."""
 
@@ -38,6 +48,8 @@ class Matrix(BaseModel):
     data: DataSpec
     defaults: dict[str, Any] = Field(default_factory=dict)
     axes: dict[str, list[Any]]
+    rows: list[dict[str, Any]] = Field(default_factory=list)
+    exclude: list[Exclusion] = Field(default_factory=list)
 
     _folder: Path = PrivateAttr(default=Path())
 
@@ -53,9 +65,18 @@ class Matrix(BaseModel):
 
     def combinations(self) -> list[dict[str, Any]]:
         """One mapping from axis to value for each run, in the order in which they are run."""
-        return [
+        product = [
             dict(zip(self.axes, values, strict=True)) for values in itertools.product(*self.axes.values())
         ]
+        return [*product, *({axis: row[axis] for axis in self.axes} for row in self.rows)]
+
+    def excluded(self, combination: dict[str, Any]) -> str | None:
+        """Why a combination is not run; None if it is."""
+        given = {**self.defaults, **combination}
+        for exclusion in self.exclude:
+            if all(name in given and given[name] == value for name, value in exclusion.when.items()):
+                return exclusion.reason
+        return None
 
     def content(self) -> dict[str, Any]:
         """What decides the runs: everything but the description."""
@@ -89,6 +110,7 @@ def load_matrix(name_or_path: str) -> Matrix:
             "name both alike."
         )
     _check_fields(matrix, path, lines)
+    _check_rows(matrix, path, lines)
     _check_values(matrix, path, lines)
     matrix._folder = path.parent
     return matrix
@@ -180,6 +202,29 @@ def _check_fields(matrix: Matrix, path: Path, lines: dict[Place, int]) -> None:
             raise UserError(f"{where}: axes.{axis} has {double} twice; each run is made once.")
 
 
+def _check_rows(matrix: Matrix, path: Path, lines: dict[Place, int]) -> None:
+    for at, row in enumerate(matrix.rows):
+        if set(row) != set(matrix.axes):
+            raise UserError(
+                f"{_where(path, lines, [('rows', at)])}: a row gives each axis its value "
+                f"({', '.join(matrix.axes)}), and this one has {', '.join(row)}; a field that differs only here "
+                "is made an axis with one value."
+            )
+    combinations = matrix.combinations()
+    for at, row in enumerate(matrix.rows):
+        if combinations.count(row) > 1:
+            raise UserError(
+                f"{_where(path, lines, [('rows', at)])}: this row is there already, in the axes or among the "
+                "rows; each run is made once."
+            )
+    for at, exclusion in enumerate(matrix.exclude):
+        if not any(matrix.excluded(combination) == exclusion.reason for combination in combinations):
+            raise UserError(
+                f"{_where(path, lines, [('exclude', at)])}: nothing is excluded by this: no run has "
+                f"{', '.join(f'{name}={value}' for name, value in exclusion.when.items())}."
+            )
+
+
 def _check_values(matrix: Matrix, path: Path, lines: dict[Place, int]) -> None:
     for combination in matrix.combinations():
         work, conditions = run_fields(matrix, combination)
@@ -204,6 +249,8 @@ def _origin(matrix: Matrix, combination: dict[str, Any], place: Place) -> Place:
     if not inner:
         return ()
     name = str(inner[0])
+    if combination in matrix.rows and name in combination and combination[name] not in matrix.axes[name]:
+        return ("rows", matrix.rows.index(combination), name, *inner[1:])
     if name in combination:
         return ("axes", name, matrix.axes[name].index(combination[name]), *inner[1:])
     return ("defaults", *inner)

@@ -52,7 +52,7 @@ def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data
         run_id=specification.run_id,
         axes=combination,
         specification=specification,
-        cannot_run=why_not(specification, cluster),
+        cannot_run=matrix.excluded(combination) or why_not(specification, cluster),
     )
 
 

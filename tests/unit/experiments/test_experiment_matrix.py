@@ -11,6 +11,7 @@ from experiments.cluster import Cluster
 from experiments.errors import UserError
 from experiments.matrix import load_matrix
 from experiments.plan import make_plan, why_not
+from experiments.reference import dissertation
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace
 
 
@@ -72,8 +73,68 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, old: str, new: str
     assert "small.yml" in str(raised.value) and "\n" not in str(raised.value)
 
 
+ROWS = """rows:
+  - {stack: slow, workers: 1, epochs: 9, seed: 1}
+exclude:
+  - {when: {stack: slow, workers: 2}, reason: It takes too long.}
+"""
+
+
+def test_rows_come_after_the_axes_and_what_is_excluded_says_why(tmp_path: Path, cluster: Cluster) -> None:
+    plan = make_plan(load_matrix(write(tmp_path, MATRIX + ROWS)), cluster, "a" * 64)
+    assert [(run.axes["stack"], run.axes["workers"], run.axes["epochs"]) for run in plan] == [
+        ("plain", 1, 2), ("plain", 2, 2), ("slow", 1, 2), ("slow", 2, 2), ("slow", 1, 9),
+    ]  # fmt: skip
+    assert [run.cannot_run for run in plan] == [None, None, None, "It takes too long.", None]
+    assert [list(run.axes) for run in plan] == [["stack", "workers", "epochs", "seed"]] * 5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("epochs: 9, ", "", "line 12: a row gives each axis its value (stack, workers, epochs"),
+        ("epochs: 9", "epochs: 9, padding: max_length", "line 12: a row gives each axis its value"),
+        ("epochs: 9", "epochs: 2", "line 12: this row is there already"),
+        ("epochs: 9", "epochs: nine", "line 12 is not valid: work.epochs: input should be"),
+        ("workers: 2}", "workers: 7}", "line 14: nothing is excluded by this: no run has stack=slow,"),
+        ("reason: It takes too long.", "why: no", "is not valid: exclude.0.reason: is missing"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_rows_and_exclusions_is_said(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    text = MATRIX + ROWS
+    assert old in text
+    with pytest.raises(UserError) as raised:
+        load_matrix(write(tmp_path, text.replace(old, new, 1)))
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "runs"), [("quick", 6), ("dissertation", 36), ("dissertation-small", 36), ("constant-batch", 18)]
+)
+def test_every_matrix_that_is_shipped_is_valid(name: str, runs: int) -> None:
+    assert len(load_matrix(name).combinations()) == runs
+
+
+def test_the_dissertations_matrix_has_its_cells_and_its_settings(cluster: Cluster) -> None:
+    matrix = load_matrix("dissertation")
+    cells = {(c["stack"], c["workers"], c["epochs"]) for c in matrix.combinations()}
+    assert cells == {(run.stack, run.workers, run.epochs) for run in dissertation().runs}
+    work = make_plan(matrix, cluster, "a" * 64)[0].specification.work
+    assert (work.batch_per_worker, work.learning_rate, work.warmup_steps) == (32, 5e-5, 500)
+    assert (work.weight_decay, work.steps_per_epoch, work.precision) == (0.01, 782, "fp32")
+    assert not work.keeps_checkpoints
+
+
+def test_a_constant_batch_takes_as_many_steps_with_two_workers(cluster: Cluster) -> None:
+    plan = make_plan(load_matrix("constant-batch"), cluster, "a" * 64)
+    assert {run.specification.work.global_batch for run in plan} == {32}
+    assert len({run.specification.work.steps_per_epoch for run in plan}) == 1
+
+
 def test_there_is_no_such_matrix() -> None:
-    with pytest.raises(UserError, match=r"There is no matrix 'nothing'.*\(quick\)"):
+    with pytest.raises(UserError, match=r"There is no matrix 'nothing'.*quick"):
         load_matrix("nothing")
 
 

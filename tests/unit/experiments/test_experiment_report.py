@@ -242,6 +242,24 @@ def test_one_pair_claims_nothing(tmp_path: Path) -> None:
     assert "from single runs" in content["conclusions"][1]
 
 
+def test_with_a_constant_batch_the_speed_up_is_against_the_same_batch_alone(tmp_path: Path) -> None:
+    plan, records = [], []
+    for workers, batch, seconds in ((1, 32, 50.0), (2, 16, 30.0)):
+        one = spec("ddp", workers)
+        work = one.work.model_copy(update={"batch_per_worker": batch})
+        specification = one.model_copy(update={"work": work})
+        changes: dict[str, Any] = {
+            "specification": specification,
+            "run_id": specification.run_id,
+            "work_digest": work.digest,
+        }
+        records.append(record("ddp", workers, seconds, seconds + 10, **changes))
+        axes = {"stack": "ddp", "workers": workers, "batch_per_worker": batch, "epochs": 2, "seed": 1}
+        plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
+    found = cells(campaign(tmp_path, plan, records))
+    assert found["ddp", 2].speed_up == pytest.approx(50 / 30)
+
+
 def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
     content = view(figures_of(quick(tmp_path)))
     table = next(table for table in content["tables"] if table.title == "Beside the dissertation")
