@@ -10,7 +10,7 @@ in = env="$$(requirements/bootstrap $(1))" && PATH="$$env/bin:$$PATH" && export 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-wide testbed testbed-down provision verify plan matrix report bench gpu-check lock lint clean
+.PHONY: help demo test test-wide testbed testbed-down provision verify plan matrix report compare bench gpu-check lock lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -45,6 +45,9 @@ matrix: ## run a matrix, or go on with it
 
 report: ## write the report of a matrix's newest campaign
 	@$(call in,controller) python -m experiments report "$(MATRIX)" $(ARGS)
+
+compare: ## set two campaigns side by side (A=results/<matrix>/<campaign> B=...)
+	@$(call in,controller) python -m experiments compare "$(A)" "$(B)" $(ARGS)
 
 bench: ## what recording costs (DATA=folder of a prepared data set)
 	@$(call in,test) python -m tests.benchmarks.recording --data "$(DATA)" $(ARGS)

@@ -1,4 +1,4 @@
-"""The command line: plan, run, report, check."""
+"""The command line: plan, run, report, compare, check."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Final
 
 from experiments.campaign import campaigns, open_campaign
 from experiments.check import faults_of, find_campaigns
+from experiments.compare import changes, differences, rows
 from experiments.errors import UserError
 from experiments.interrupts import Interrupted, Interrupts
 from experiments.loop import Options, run_matrix
@@ -51,6 +52,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrupts) -> int:
     if arguments.command == "report":
         return _report(arguments.matrix, arguments.campaign, screen)
+    if arguments.command == "compare":
+        return _compare(arguments.first, arguments.second, screen)
     if arguments.command == "check":
         return _check(arguments.paths, screen)
     matrix = load_matrix(arguments.matrix)
@@ -79,6 +82,27 @@ def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
     for path in write_report(open_campaign(chosen)):
         screen.line(str(path))
     return 0
+
+
+def _compare(first: Path, second: Path, screen: Screen) -> int:
+    campaigns_found = [open_campaign(_only_campaign(path)) for path in (first, second)]
+    found = changes(*campaigns_found)
+    not_the_same = differences(*campaigns_found)
+    names = [f"{campaign.file.matrix}, {campaign.file.name}" for campaign in campaigns_found]
+    screen.line(f"A: {names[0]}. B: {names[1]}.")
+    screen.line(f"Not the same: {', '.join(not_the_same) or 'nothing'}.")
+    columns = ["cell", "pairs", "train_s, B over A", "95 % interval", "B is", ""]
+    screen.table("Train_s of B over A, seed by seed", columns, rows(found))
+    return 0
+
+
+def _only_campaign(path: Path) -> Path:
+    """The campaign at `path`, or a matrix's newest.
+
+    Raises:
+        UserError: there is none.
+    """
+    return find_campaigns(path)[-1]
 
 
 def _check(paths: Sequence[Path], screen: Screen) -> int:
@@ -121,6 +145,12 @@ def _parser() -> argparse.ArgumentParser:
     report = commands.add_parser("report", help="write report.md and report.html of a campaign")
     report.add_argument("matrix", help="name of the matrix")
     report.add_argument("--campaign", metavar="ID", help="which campaign (default: the newest)")
+
+    compare = commands.add_parser("compare", help="set two campaigns side by side, seed by seed")
+    for name in ("first", "second"):
+        compare.add_argument(
+            name, type=Path, metavar=name.upper(), help="a campaign's folder, or a matrix's for its newest"
+        )
 
     check = commands.add_parser("check", help="check results: schema, digests, completeness, equal weights")
     check.add_argument(

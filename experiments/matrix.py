@@ -207,8 +207,8 @@ def _check_rows(matrix: Matrix, path: Path, lines: dict[Place, int]) -> None:
         if set(row) != set(matrix.axes):
             raise UserError(
                 f"{_where(path, lines, [('rows', at)])}: a row gives each axis its value "
-                f"({', '.join(matrix.axes)}), and this one has {', '.join(row)}; a field that differs only here "
-                "is made an axis with one value."
+                f"({', '.join(matrix.axes)}), and this one has {', '.join(row)}; a field that differs only "
+                "here is made an axis with one value."
             )
     combinations = matrix.combinations()
     for at, row in enumerate(matrix.rows):

@@ -1,0 +1,106 @@
+"""Two campaigns side by side: before and after a driver, a version, a setting."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.campaign import Campaign
+from experiments.comparisons import ALPHA
+from experiments.errors import UserError
+from experiments.figures import Cell, figures_of
+from experiments.records import Record
+from experiments.statistics import MARGIN, Ratio, holm, paired_ratio
+
+
+@dataclass(frozen=True)
+class Change:
+    """A cell's train_s in the second campaign over that in the first, seed by seed."""
+
+    axes: dict[str, Any]
+    ratio: Ratio
+    corrected_p: float | None
+    weights: str  # whether the same seeds ended with the same weights
+
+    @property
+    def verdict(self) -> str:
+        """What may be said, and no more."""
+        ratio = self.ratio
+        if self.corrected_p is None or ratio.equivalent_p is None or ratio.visible is None:
+            return "a single pair: nothing can be said"
+        if self.corrected_p < ALPHA:
+            return "slower" if ratio.ratio > 1 else "faster"
+        if ratio.equivalent_p < ALPHA:
+            return f"the same within {MARGIN * 100:.0f} %"
+        return f"can't tell (visible: {ratio.visible * 100:.1f} %)"
+
+
+def changes(first: Campaign, second: Campaign) -> list[Change]:
+    """Every cell that both campaigns have runs of with a seed in common.
+
+    Raises:
+        UserError: there is none, or a record is damaged.
+    """
+    after = {_key(cell): cell for cell in figures_of(second).cells}
+    found = []
+    for cell in figures_of(first).cells:
+        other = after.get(_key(cell))
+        pairs = _pairs(cell, other) if other is not None else []
+        ratio = paired_ratio([(late.train_s or 0.0, early.train_s or 0.0) for early, late in pairs])
+        if ratio is not None:
+            found.append((cell, ratio, _weights(pairs)))
+    if not found:
+        raise UserError(
+            f"{first.folder} and {second.folder} have no run in common: compare campaigns of the same cells "
+            "and seeds."
+        )
+    corrected = iter(holm([ratio.p for _, ratio, _ in found if ratio.p is not None]))
+    return [
+        Change(cell.axes, ratio, next(corrected) if ratio.p is not None else None, weights)
+        for cell, ratio, weights in found
+    ]
+
+
+def differences(first: Campaign, second: Campaign) -> list[str]:
+    """What the campaigns are not both made of, in words."""
+    found = first.file.identity.differences(second.file.identity)
+    revisions = [campaign.file.environment.git.revision for campaign in (first, second)]
+    if revisions[0] != revisions[1]:
+        found.append(f"the checkout ({' and '.join((each or 'unknown')[:12] for each in revisions)})")
+    return found
+
+
+def rows(found: list[Change]) -> list[list[str]]:
+    """The changes as text, for a table on screen."""
+    return [
+        [
+            ", ".join(f"{name} {value}" for name, value in change.axes.items()),
+            str(change.ratio.n),
+            f"{change.ratio.ratio:.3f}",
+            "" if change.ratio.low is None else f"{change.ratio.low:.3f} to {change.ratio.high:.3f}",
+            change.verdict,
+            change.weights,
+        ]
+        for change in found
+    ]
+
+
+def _key(cell: Cell) -> str:
+    return json.dumps(cell.axes, sort_keys=True)
+
+
+def _pairs(cell: Cell, other: Cell) -> list[tuple[Record, Record]]:
+    late = {record.specification.work.seed: record for record in other.records if record.train_s}
+    return [
+        (record, late[record.specification.work.seed])
+        for record in cell.records
+        if record.train_s and record.specification.work.seed in late
+    ]
+
+
+def _weights(pairs: list[tuple[Record, Record]]) -> str:
+    if any(early.work_digest != late.work_digest for early, late in pairs):
+        return "other work"
+    same = all(early.weights_digest == late.weights_digest for early, late in pairs)
+    return "equal weights" if same else "other weights"
