@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Final
 
 from experiments.campaign import campaigns, open_campaign
-from experiments.check import faults_of, find_campaigns
-from experiments.compare import changes, differences, rows
 from experiments.errors import UserError
+from experiments.estimates import Estimates
 from experiments.interrupts import Interrupted, Interrupts
 from experiments.loop import Options, run_matrix
 from experiments.matrix import load_matrix
 from experiments.plan import make_plan
 from experiments.playbooks import Playbooks
-from experiments.report import write_report
 from experiments.screen import Screen
 from experiments.session import prepared_cluster
 from experiments.summary import show_plan
@@ -60,13 +58,22 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
     playbooks = Playbooks(ROOT, interrupts, screen)
     if arguments.command == "plan":
         with prepared_cluster(playbooks, matrix, ROOT / "results", "plan", arguments.break_lock) as prepared:
-            show_plan(screen, make_plan(matrix, prepared.cluster, prepared.dataset.digest), matrix.name)
+            plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
+            show_plan(screen, plan, matrix.name, Estimates(ROOT / "results"))
         return 0
-    options = Options(only=arguments.only, new=arguments.new, break_lock=arguments.break_lock)
+    options = Options(
+        only=arguments.only,
+        new=arguments.new,
+        break_lock=arguments.break_lock,
+        max_time_s=arguments.max_time * 60 if arguments.max_time is not None else None,
+    )
     return run_matrix(ROOT, playbooks, matrix, options)
 
 
+# What reports need, statistics above all, takes a second to load: a run begins without.
 def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
+    from experiments.report import write_report
+
     name = Path(matrix).stem
     folder = ROOT / "results" / name
     there = campaigns(folder)
@@ -79,12 +86,17 @@ def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
         raise UserError(
             f"There is no campaign {campaign} of {name}; there are {', '.join(path.name for path in there)}."
         )
-    for path in write_report(open_campaign(chosen)):
-        screen.line(str(path))
+    paths = write_report(open_campaign(chosen))
+    for path in paths:
+        if path.name.startswith("report."):
+            screen.line(str(path))
+    screen.line(f"Beside them: {', '.join(str(path.relative_to(chosen)) for path in paths[2:])}.")
     return 0
 
 
 def _compare(first: Path, second: Path, screen: Screen) -> int:
+    from experiments.compare import changes, differences, rows
+
     campaigns_found = [open_campaign(_only_campaign(path)) for path in (first, second)]
     found = changes(*campaigns_found)
     not_the_same = differences(*campaigns_found)
@@ -102,10 +114,14 @@ def _only_campaign(path: Path) -> Path:
     Raises:
         UserError: there is none.
     """
+    from experiments.check import find_campaigns
+
     return find_campaigns(path)[-1]
 
 
 def _check(paths: Sequence[Path], screen: Screen) -> int:
+    from experiments.check import faults_of, find_campaigns
+
     status = 0
     for path in paths:
         for folder in find_campaigns(path):
@@ -118,6 +134,16 @@ def _check(paths: Sequence[Path], screen: Screen) -> int:
                 screen.line(f"  {fault}")
             status = 1 if faults else status
     return status
+
+
+def _minutes(text: str) -> float:
+    try:
+        minutes = float(text)
+    except ValueError:
+        minutes = 0.0
+    if not 0 < minutes < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes above 0")
+    return minutes
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -140,6 +166,13 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--only", metavar="GLOB", help="only the runs whose id fits, such as '*-w1-*'")
     run.add_argument(
         "--new", action="store_true", help="begin a new campaign, also when the newest could go on"
+    )
+
+    run.add_argument(
+        "--max-time",
+        type=_minutes,
+        metavar="MINUTES",
+        help="begin no run that, by earlier records, would not end within so many minutes",
     )
 
     report = commands.add_parser("report", help="write report.md and report.html of a campaign")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,7 @@ from experiments.campaign import (
 from experiments.cluster import Prepared
 from experiments.compose import Asked, Happened, compose
 from experiments.errors import UserError
+from experiments.estimates import Estimates
 from experiments.files import utc_now
 from experiments.interrupts import Interrupted
 from experiments.matrix import Matrix
@@ -44,6 +46,7 @@ class Options:
     only: str | None = None
     new: bool = False
     break_lock: bool = False
+    max_time_s: float | None = None  # begin no run that would not end within so many seconds
 
 
 def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Options) -> int:
@@ -64,7 +67,8 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
                 playbooks.screen.line(f"Passed over: {error}", "yellow")
         campaign = _campaign(root, playbooks, matrix, prepared, git, options.new)
         show_what_is_trained(playbooks.screen, campaign)
-        return _Loop(playbooks, campaign, prepared, git).go(_selected(campaign.file.plan, options.only))
+        selected = _selected(campaign.file.plan, options.only)
+        return _Loop(playbooks, campaign, prepared, git).go(selected, _Time(options.max_time_s, results))
 
 
 def _campaign(
@@ -102,6 +106,21 @@ def _selected(plan: list[PlannedRun], only: str | None) -> list[PlannedRun]:
     return selected
 
 
+class _Time:
+    """How much of the time that a command may take is left."""
+
+    def __init__(self, limit_s: float | None, results: Path) -> None:
+        """The time begins now."""
+        self._end = None if limit_s is None else time.monotonic() + limit_s
+        self._estimates = Estimates(results) if limit_s is not None else None
+
+    def suffices(self, run: PlannedRun) -> bool:
+        """Whether a run that begins now ends in time, as far as earlier ones tell."""
+        if self._end is None or self._estimates is None:
+            return True
+        return time.monotonic() + (self._estimates.of(run.specification) or 0.0) < self._end
+
+
 class _Loop:
     """One command's way through a campaign."""
 
@@ -125,7 +144,7 @@ class _Loop:
                 "yellow",
             )
 
-    def go(self, selected: list[PlannedRun]) -> int:
+    def go(self, selected: list[PlannedRun], left: _Time) -> int:
         """Runs what is not done of `selected`, shows the table, returns the exit status."""
         possible = [run for run in selected if run.cannot_run is None]
         todo = [run for run in possible if self._campaign.counting(run.run_id) is None]
@@ -134,6 +153,13 @@ class _Loop:
             self._screen.line(f"{done} of {len(possible)} runs are done already.")
         for at, run in enumerate(todo, start=done + 1):
             self._playbooks.interrupts.check()
+            if not left.suffices(run):
+                self._screen.line(
+                    f"{run.run_id} is not begun: it would not end within --max-time. The same command "
+                    "goes on.",
+                    "yellow",
+                )
+                break
             record, attempt = self._attempt(run, f"run {at} of {len(possible)}", rest=len(possible) - at)
             if not record.ok:
                 self._stop(attempt)  # now, so that the time it takes is no other run's

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from experiments.conclusions import conclusions
 from experiments.exported import as_csv, as_parquet, rows_of
 from experiments.figures import Accuracy, Cell, Figures, figures_of
 from experiments.files import write_whole
+from experiments.plots import plots_of
 from experiments.records import Gpu, ImageState, Rank, Record, utc_text
 from experiments.reference import dissertation
 from experiments.statistics import Estimate
@@ -27,6 +29,11 @@ from training.spec import PHASES, PretrainedModel, RunSpec
 TEMPLATES: Final = Path(__file__).parent / "templates"
 NOTHING: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
+PLOTS: Final = {
+    "times": "Training time by stack and number of workers, here and in the dissertation.",
+    "phases": "Where the time of every stack goes, phase by phase.",
+    "curves": "Training loss and validation accuracy after each epoch.",
+}
 PHASE_NAMES: Final = {"exposed_sync": "exposed synchronisation"}
 
 
@@ -37,15 +44,18 @@ def write_report(campaign: Campaign) -> tuple[Path, ...]:
         UserError: a record is damaged.
     """
     figures = figures_of(campaign)
-    content = view(figures)
     reference = dissertation()
+    plots = plots_of(figures, reference)
+    content = view(figures) | {"plots": _plots_inside(plots)}
     rows = rows_of(figures, comparisons(figures), parts(figures, reference), beside(figures, reference))
     written: dict[str, str | bytes] = {
         "report.md": _render("report.md.j2", content, html=False),
         "report.html": _render("report.html.j2", content, html=True),
         "figures.csv": as_csv(rows),
         "figures.parquet": as_parquet(rows),
+        **{f"plots/{name}": data for name, data in plots.items()},
     }
+    (campaign.folder / "plots").mkdir(exist_ok=True)
     for name, text in written.items():
         write_whole(campaign.folder / name, text)
     return tuple(campaign.folder / name for name in written)
@@ -106,6 +116,19 @@ def view(figures: Figures) -> dict[str, Any]:
         ],
         "pseudo_gpus": any(gpu.pseudo for node in campaign.environment.nodes.values() for gpu in node.gpus),
     }
+
+
+def _plots_inside(plots: dict[str, bytes]) -> list[dict[str, str]]:
+    """The plots as a page can hold them, and what they show."""
+    return [
+        {
+            "name": name,
+            "shows": PLOTS[name.removesuffix(".svg")],
+            "data": base64.b64encode(data).decode("ascii"),
+        }
+        for name, data in plots.items()
+        if name.endswith(".svg")
+    ]
 
 
 def _tables(figures: Figures) -> list[Table]:

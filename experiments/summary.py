@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from experiments.campaign import Campaign
+from experiments.estimates import Estimates
 from experiments.plan import PlannedRun
+from experiments.progress import duration
 from experiments.records import Record
 from experiments.screen import Screen
 from training.spec import PretrainedModel, Work
 
 
-def show_plan(screen: Screen, plan: list[PlannedRun], name: str) -> None:
-    """The plan as a table, with what can't be run here and why."""
-    rows = [[str(at), run.run_id, run.cannot_run or "runs"] for at, run in enumerate(plan, start=1)]
-    screen.table(f"Plan of {name}: {len(plan)} runs", ["", "run", "on this cluster"], rows)
+def show_plan(screen: Screen, plan: list[PlannedRun], name: str, estimates: Estimates) -> None:
+    """The plan as a table: what can't be run here and why, and how long the others took before."""
+    rows = []
+    for at, run in enumerate(plan, start=1):
+        known = None if run.cannot_run else estimates.of(run.specification)
+        rows.append([str(at), run.run_id, "" if known is None else duration(known), run.cannot_run or "runs"])
+    screen.table(f"Plan of {name}: {len(plan)} runs", ["", "run", "takes", "on this cluster"], rows)
+    possible = [run.specification for run in plan if run.cannot_run is None]
+    seconds, unknown = estimates.of_all(possible)
+    if seconds:
+        rest = f"; {unknown} of the {len(possible)} were never made, and come on top" if unknown else ""
+        screen.line(f"By earlier records this takes {duration(seconds)}{rest}.")
+    elif possible:
+        screen.line("None of these runs was made before: how long they take is not known.")
 
 
 def show_what_is_trained(screen: Screen, campaign: Campaign) -> None:

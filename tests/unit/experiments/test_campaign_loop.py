@@ -77,6 +77,24 @@ def test_only_and_new(workplace: Workplace) -> None:
     assert len(workplace.campaigns()) == 2
 
 
+def test_the_plan_tells_the_time_by_earlier_records_and_max_time_is_kept(workplace: Workplace) -> None:
+    said = " ".join(workplace.run("plan", "small")[1].split())
+    assert "None of these runs was made before" in said
+    assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
+    said = " ".join(workplace.run("plan", "small")[1].split())
+    assert "By earlier records this takes about 5 s; 3 of the 4 were never made" in said
+
+    # What was never made is begun as long as there is time at all.
+    status, output = workplace.run("run", "small", "--max-time", "0.0001")
+    assert status == 1
+    assert "plain-w2-e2-s1-" in output and "is not begun: it would not end within --max-time" in output
+    assert list(workplace.records()) == ["plain-w1/01"]
+    assert workplace.run("run", "small", "--max-time", "60")[0] == 0
+    assert len(workplace.records()) == 4
+    status, output = workplace.run("run", "small", "--max-time", "soon")
+    assert status == 2 and "'soon' is no number of minutes above 0" in output
+
+
 def test_a_failed_run_is_recorded_and_does_not_stop_the_others(workplace: Workplace) -> None:
     other_uid = {"uid": 0}
     workplace.behaviour(

@@ -182,7 +182,7 @@ class Tags(HTMLParser):
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.loaded += [value or "" for name, value in attrs if name in ("src", "href")]
-        if tag not in ("meta", "link", "br"):
+        if tag not in ("meta", "link", "br", "img"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -196,8 +196,25 @@ def test_the_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
     page = write_report(quick(tmp_path))[1].read_text()
     tags = Tags()
     tags.feed(page)
-    assert not tags.open and not tags.loaded and "http" not in page
+    assert not tags.open and "http" not in page
+    assert tags.loaded and all(place.startswith("data:image/svg+xml;base64,") for place in tags.loaded)
     assert page.count("<rect") == 3 * 4 and "prefers-color-scheme: dark" in page and "@media print" in page
+
+
+def test_plots_are_made_as_png_and_svg_and_are_the_same_again(tmp_path: Path) -> None:
+    made = [write_report(seeds(tmp_path / folder, 1.2, 0.01)) for folder in ("one", "two")]
+    plots = [
+        {path.name: path.read_bytes() for path in paths if path.parent.name == "plots"} for paths in made
+    ]
+    assert plots[0] == plots[1]
+    assert set(plots[0]) == {
+        f"{name}.{kind}" for name in ("times", "phases", "curves") for kind in ("png", "svg")
+    }
+    for name, data in plots[0].items():
+        assert data.startswith(b"\x89PNG" if name.endswith("png") else b"<?xml"), name
+        assert len(data) > 5000
+    nothing = campaign(tmp_path / "none", [planned("ddp", 1)], [])
+    assert not [path for path in write_report(nothing) if path.parent.name == "plots"]
 
 
 def test_bars_are_in_proportion() -> None:

@@ -1,0 +1,44 @@
+"""How long runs will take, from the records of the same runs with any seed, of any campaign."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import fmean
+
+from experiments.campaign import campaigns, open_campaign
+from experiments.errors import UserError
+from training.spec import RunSpec
+
+
+class Estimates:
+    """What is known of how long runs took."""
+
+    def __init__(self, results: Path) -> None:
+        """Read every campaign in `results`; one that is damaged tells nothing here, and `check` names it."""
+        self._seconds: dict[str, list[float]] = defaultdict(list)
+        for folder in [folder for matrix in sorted(results.glob("*")) for folder in campaigns(matrix)]:
+            try:
+                campaign = open_campaign(folder)
+                for run in campaign.file.plan:
+                    record = campaign.counting(run.run_id)
+                    if record is not None and record.total_s is not None:
+                        self._seconds[_key(record.specification)].append(record.total_s)
+            except UserError:
+                continue
+
+    def of(self, specification: RunSpec) -> float | None:
+        """Mean total_s, in seconds; None if no such run was ever made."""
+        seconds = self._seconds.get(_key(specification))
+        return fmean(seconds) if seconds else None
+
+    def of_all(self, specifications: Iterable[RunSpec]) -> tuple[float, int]:
+        """The sum over those that were made before, and how many were not."""
+        known = [self.of(specification) for specification in specifications]
+        return sum(each for each in known if each is not None), sum(each is None for each in known)
+
+
+def _key(specification: RunSpec) -> str:
+    work = specification.work.model_copy(update={"seed": 0})
+    return f"{specification.stack} {work.digest} {specification.conditions.digest}"

@@ -1,0 +1,155 @@
+"""The report's plots, each as PNG and SVG: the same figures give the same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from typing import Any, Final
+
+from experiments.figures import Cell, Figures
+from experiments.reference import Reference
+from training.spec import PHASES
+
+# Okabe and Ito's colours, which people with any kind of colour vision tell apart.
+COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000")
+HATCHES: Final = ("", "//", "xx", "..")
+FORMATS: Final = {"png": {"Software": None}, "svg": {"Date": None}}  # what would differ from day to day
+
+
+def plots_of(figures: Figures, reference: Reference) -> dict[str, bytes]:
+    """Every plot that there are figures for, by file name."""
+    cells = [cell for cell in figures.cells if cell.train_s is not None]
+    drawn: dict[str, Callable[[Any], None]] = {}
+    if cells:
+        drawn["times"] = lambda figure: _times(figure, cells, reference)
+        drawn["phases"] = lambda figure: _phases(figure, cells)
+    if any(len(record.epochs) > 1 for cell in cells for record in cell.records):
+        drawn["curves"] = lambda figure: _curves(figure, cells)
+    return {name: data for kind, draw in drawn.items() for name, data in _render(kind, draw).items()}
+
+
+def _render(kind: str, draw: Callable[[Any], None]) -> dict[str, bytes]:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    style: Any = {
+        "svg.hashsalt": "trainbed",
+        "font.family": "DejaVu Sans",
+        "font.size": 9,
+        "axes.axisbelow": True,
+    }
+    with mpl.rc_context(style):
+        figure = Figure(figsize=(9, 4), layout="constrained")
+        draw(figure)
+        files = {}
+        for suffix, metadata in FORMATS.items():
+            out = io.BytesIO()
+            figure.savefig(out, format=suffix, dpi=120, metadata=metadata)
+            files[f"{kind}.{suffix}"] = out.getvalue()
+    return files
+
+
+def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
+    """Figure 5.1: training time by stack and number of workers, here and in the dissertation."""
+    here, there = figure.subplots(1, 2)
+    longest = max(int(cell.axes["epochs"]) for cell in cells)
+    chosen = [cell for cell in cells if int(cell.axes["epochs"]) == longest]
+    stacks = list(dict.fromkeys(cell.stack for cell in chosen))
+    workers = sorted({cell.workers for cell in chosen})
+
+    def bars(axes: Any, title: str, value: Callable[[str, int], tuple[float, float] | None]) -> None:
+        width = 0.8 / len(workers)
+        for at, number in enumerate(workers):
+            found = [(place, value(stack, number)) for place, stack in enumerate(stacks)]
+            known = [(place, each) for place, each in found if each is not None]
+            axes.bar(
+                [place + (at - (len(workers) - 1) / 2) * width for place, _ in known],
+                [each[0] for _, each in known],
+                width,
+                yerr=[each[1] for _, each in known] if any(each[1] for _, each in known) else None,
+                capsize=3,
+                color=COLOURS[at % len(COLOURS)],
+                hatch=HATCHES[at % len(HATCHES)],
+                edgecolor="white",
+                label=f"{number} worker{'s' if number > 1 else ''}",
+            )
+        axes.set_xticks(range(len(stacks)), stacks)
+        axes.set_ylabel("training time, s")
+        axes.set_title(title)
+        axes.grid(axis="y", color="#dddddd")
+        axes.legend(frameon=False)
+
+    def measured(stack: str, number: int) -> tuple[float, float] | None:
+        cell = next((c for c in chosen if (c.stack, c.workers) == (stack, number)), None)
+        if cell is None or cell.train_s is None:
+            return None
+        high = cell.train_s.high
+        return cell.train_s.mean, 0.0 if high is None else high - cell.train_s.mean
+
+    def printed(stack: str, number: int) -> tuple[float, float] | None:
+        run = reference.run(stack, number, 20)
+        return (run.seconds, 0.0) if run else None
+
+    spread = any(cell.train_s is not None and cell.train_s.high is not None for cell in chosen)
+    bars(here, f"here, {longest} epochs{' (95 % intervals)' if spread else ''}", measured)
+    bars(there, "the dissertation, 20 epochs (figure 5.1)", printed)
+
+
+def _phases(figure: Any, cells: Sequence[Cell]) -> None:
+    """Where the time of every cell goes."""
+    axes = figure.subplots()
+    shown = [cell for cell in cells if cell.phases is not None]
+    left = [0.0] * len(shown)
+    for at, phase in enumerate(PHASES):
+        seconds = [max(0.0, (cell.phases or {}).get(phase, 0.0)) for cell in shown]
+        axes.barh(
+            range(len(shown)),
+            seconds,
+            left=left,
+            color=COLOURS[at % len(COLOURS)],
+            hatch=HATCHES[at // len(COLOURS)],
+            edgecolor="white",
+            label=phase.replace("_", " "),
+        )
+        left = [before + more for before, more in zip(left, seconds, strict=True)]
+    axes.set_yticks(range(len(shown)), [_label(cell) for cell in shown])
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds of the slowest rank, mean")
+    axes.set_title("where the time goes")
+    axes.legend(frameon=False, ncols=1, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _curves(figure: Any, cells: Sequence[Cell]) -> None:
+    """Loss and accuracy by epoch, means over the seeds, all stacks over one another."""
+    losses, accuracies = figure.subplots(1, 2)
+    for at, cell in enumerate(cells):
+        for axes, name in ((losses, "train_loss"), (accuracies, "validation_accuracy")):
+            told: dict[int, list[float]] = {}
+            for record in cell.records:
+                for epoch in record.epochs:
+                    value = getattr(epoch, name)
+                    if value is not None:
+                        told.setdefault(epoch.epoch, []).append(value)
+            axes.plot(
+                list(told),
+                [fmean(values) for values in told.values()],
+                color=COLOURS[at % len(COLOURS)],
+                linestyle=("-", "--", ":", "-.")[at % 4],
+                marker="os^v"[at % 4],
+                markersize=4,
+                label=_label(cell),
+            )
+    losses.set_title("training loss")
+    accuracies.set_title("validation accuracy")
+    for axes in (losses, accuracies):
+        axes.set_xlabel("epoch")
+        axes.grid(color="#dddddd")
+    losses.legend(frameon=False)
+
+
+def _label(cell: Cell) -> str:
+    rest = [
+        f"{name} {value}" for name, value in cell.axes.items() if name not in ("stack", "workers", "epochs")
+    ]
+    return ", ".join([f"{cell.stack}, {cell.workers} w, {cell.axes['epochs']} e", *rest])
