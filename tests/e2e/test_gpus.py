@@ -62,7 +62,8 @@ def test_check_mode_says_which_driver_would_be_installed(
     assert says in said
     assert "would be installed, with linux-headers-" in said
     assert (
-        testbed.node("worker1", "test -e /etc/apt/sources.list.d/trainbed-nvidia.list", check=False).code == 1
+        testbed.node("worker1", "test -e /etc/apt/sources.list.d/trainbed-nvidia.sources", check=False).code
+        == 1
     )
 
 

@@ -1,0 +1,87 @@
+"""Components are added to apt's sources from the same places, with the same keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.roles.loading import load
+
+script = load("roles/nvidia/files/more-components")
+
+DEB822 = """\
+# A comment, which is no paragraph.
+
+Types: deb
+URIs: http://mirror.invalid/debian
+Suites: bookworm
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.pgp
+
+Types: deb
+URIs: http://mirror.invalid/security
+Suites: bookworm-security
+Components: main
+Signed-By:
+ -----BEGIN PGP PUBLIC KEY BLOCK-----
+ .
+ abc
+"""
+LIST = """\
+# deb http://mirror.invalid/old old main
+deb [arch=amd64 signed-by=/k.gpg] http://mirror.invalid/ubuntu noble main restricted
+deb http://mirror.invalid/ubuntu noble-updates main
+"""
+WANTED = ["contrib", "non-free"]
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    (tmp_path / "debian.sources").write_text(DEB822, encoding="utf-8")
+    (tmp_path / "sources.list").write_text(LIST, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("file", "number", "key"),
+    [
+        ("debian.sources", 1, "/usr/share/keyrings/debian-archive-keyring.pgp"),
+        ("debian.sources", 2, "\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc"),
+        ("sources.list", 2, "/k.gpg"),
+        ("sources.list", 3, ""),
+    ],
+)
+def test_the_key_is_that_of_the_source(sources: Path, file: str, number: int, key: str) -> None:
+    assert script.signed_by(sources / file, number) == key
+
+
+def test_what_lacks_is_added_where_it_lacks(sources: Path) -> None:
+    at, own = f"{sources}/debian.sources", f"{sources}/own.sources"
+    rows = [
+        ("http://mirror.invalid/debian/", "bookworm", "main", f"{at}:1"),
+        ("http://mirror.invalid/debian/", "bookworm", "contrib", f"{at}:1"),
+        ("http://mirror.invalid/security/", "bookworm-security", "main", f"{at}:2"),
+        ("http://mirror.invalid/security/", "bookworm-security", "contrib", f"{own}:1"),
+    ]
+    first, second = script.stanzas(script.more(rows, own, WANTED))
+    assert first == {
+        "types": "deb",
+        "uris": "http://mirror.invalid/debian/",
+        "suites": "bookworm",
+        "components": "non-free",
+        "signed-by": "/usr/share/keyrings/debian-archive-keyring.pgp",
+    }
+    # What this file itself added counts as lacking: it would be gone otherwise.
+    assert second["components"] == "contrib non-free"
+    assert second["signed-by"].endswith(" abc")
+
+
+def test_nothing_is_added_where_nothing_lacks(sources: Path) -> None:
+    at = f"{sources}/sources.list"
+    rows = [("http://mirror.invalid/ubuntu/", "noble", part, f"{at}:2") for part in ("main", "restricted")]
+    assert script.more(rows, "own", ["restricted"]) == ""
+    (one,) = script.stanzas(
+        script.more([("http://m.invalid/", "noble-updates", "main", f"{at}:3")], "own", ["x"])
+    )
+    assert "signed-by" not in one
