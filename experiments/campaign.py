@@ -28,6 +28,7 @@ OUTPUTS: Final = "outputs"  # of an attempt: everything that was brought home
 VARIABLES: Final = "vars.json"
 ANSIBLE_LOG: Final = "ansible.log"
 STARTED: Final = "started.json"
+PLOTS: Final = "plots"  # of a campaign: what the report draws
 
 
 class Identity(BaseModel):

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.archive import file_sha256
-from experiments.campaign import FILE, Campaign, campaigns, open_campaign
+from experiments.campaign import FILE, PLOTS, Campaign, campaigns, open_campaign
 from experiments.errors import UserError
 from experiments.figures import figures_of
 from experiments.records import RECORD, Record, read_record
@@ -69,7 +69,7 @@ def _campaign_faults(campaign: Campaign) -> Iterator[str]:
     for run in file.plan:
         if run.run_id != run.specification.run_id:
             yield f"{campaign.folder / FILE}: {run.run_id} has the specification of another run."
-    known = {run.run_id for run in file.plan}
+    known = {run.run_id for run in file.plan} | {PLOTS}
     for folder in sorted(campaign.folder.iterdir()):
         if folder.is_dir() and folder.name not in known:
             yield f"{folder} belongs to no planned run."

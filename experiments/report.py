@@ -11,7 +11,7 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
-from experiments.campaign import Campaign, CampaignFile
+from experiments.campaign import PLOTS, Campaign, CampaignFile
 from experiments.chart import Bar, bar_chart
 from experiments.comparisons import beside, comparisons, parts
 from experiments.conclusions import conclusions
@@ -29,7 +29,7 @@ from training.spec import PHASES, PretrainedModel, RunSpec
 TEMPLATES: Final = Path(__file__).parent / "templates"
 NOTHING: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
-PLOTS: Final = {
+SHOWN: Final = {
     "times": "Training time by stack and number of workers, here and in the dissertation.",
     "phases": "Where the time of every stack goes, phase by phase.",
     "curves": "Training loss and validation accuracy after each epoch.",
@@ -53,9 +53,9 @@ def write_report(campaign: Campaign) -> tuple[Path, ...]:
         "report.html": _render("report.html.j2", content, html=True),
         "figures.csv": as_csv(rows),
         "figures.parquet": as_parquet(rows),
-        **{f"plots/{name}": data for name, data in plots.items()},
+        **{f"{PLOTS}/{name}": data for name, data in plots.items()},
     }
-    (campaign.folder / "plots").mkdir(exist_ok=True)
+    (campaign.folder / PLOTS).mkdir(exist_ok=True)
     for name, text in written.items():
         write_whole(campaign.folder / name, text)
     return tuple(campaign.folder / name for name in written)
@@ -123,7 +123,7 @@ def _plots_inside(plots: dict[str, bytes]) -> list[dict[str, str]]:
     return [
         {
             "name": name,
-            "shows": PLOTS[name.removesuffix(".svg")],
+            "shows": SHOWN[name.removesuffix(".svg")],
             "data": base64.b64encode(data).decode("ascii"),
         }
         for name, data in plots.items()

@@ -85,7 +85,7 @@ def test_the_plan_tells_the_time_by_earlier_records_and_max_time_is_kept(workpla
     assert "By earlier records this takes about 5 s; 3 of the 4 were never made" in said
 
     # What was never made is begun as long as there is time at all.
-    status, output = workplace.run("run", "small", "--max-time", "0.0001")
+    status, output = workplace.run("run", "small", "--max-time", "1e-9")
     assert status == 1
     assert "plain-w2-e2-s1-" in output and "is not begun: it would not end within --max-time" in output
     assert list(workplace.records()) == ["plain-w1/01"]
