@@ -43,17 +43,28 @@ def sources(tmp_path: Path) -> Path:
     return tmp_path
 
 
+DEBIAN, SECURITY = "http://mirror.invalid/debian/", "http://mirror.invalid/security/"
+UBUNTU = "http://mirror.invalid/ubuntu/"
+
+
 @pytest.mark.parametrize(
-    ("file", "number", "key"),
+    ("file", "place", "release", "key"),
     [
-        ("debian.sources", 1, "/usr/share/keyrings/debian-archive-keyring.pgp"),
-        ("debian.sources", 2, "\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc"),
-        ("sources.list", 2, "/k.gpg"),
-        ("sources.list", 3, ""),
+        ("debian.sources", DEBIAN, "bookworm", "/usr/share/keyrings/debian-archive-keyring.pgp"),
+        (
+            "debian.sources",
+            SECURITY,
+            "bookworm-security",
+            "\n -----BEGIN PGP PUBLIC KEY BLOCK-----\n .\n abc",
+        ),
+        ("debian.sources", DEBIAN, "bookworm-updates", ""),
+        ("sources.list", UBUNTU, "noble", "/k.gpg"),
+        ("sources.list", UBUNTU, "noble-updates", ""),
+        ("sources.list", "http://mirror.invalid/old", "old", ""),
     ],
 )
-def test_the_key_is_that_of_the_source(sources: Path, file: str, number: int, key: str) -> None:
-    assert script.signed_by(sources / file, number) == key
+def test_the_key_is_that_of_the_source(sources: Path, file: str, place: str, release: str, key: str) -> None:
+    assert script.signed_by(sources / file, place, release) == key
 
 
 def test_what_lacks_is_added_where_it_lacks(sources: Path) -> None:
@@ -81,7 +92,5 @@ def test_nothing_is_added_where_nothing_lacks(sources: Path) -> None:
     at = f"{sources}/sources.list"
     rows = [("http://mirror.invalid/ubuntu/", "noble", part, f"{at}:2") for part in ("main", "restricted")]
     assert script.more(rows, "own", ["restricted"]) == ""
-    (one,) = script.stanzas(
-        script.more([("http://m.invalid/", "noble-updates", "main", f"{at}:3")], "own", ["x"])
-    )
+    (one,) = script.stanzas(script.more([(UBUNTU, "noble-updates", "main", f"{at}:3")], "own", ["x"]))
     assert "signed-by" not in one
