@@ -18,7 +18,6 @@ from tests.unit.roles.loading import ROOT
 
 TABLES = yaml.safe_load((ROOT / "roles/nvidia/vars/main.yml").read_text(encoding="utf-8"))
 RELEASES = {"Debian-12": "bookworm", "Debian-13": "trixie", "Ubuntu-24": "noble"}
-UBUNTU = "http://archive.ubuntu.com/ubuntu"
 ROWS = [(system, row) for system, rows in TABLES["nvidia_drivers"].items() for row in rows]
 
 
@@ -46,15 +45,18 @@ class Apt:
         )
 
 
-def mirror() -> str:
-    """Where this machine's apt takes Debian from."""
-    listed = subprocess.run(
-        ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages", "Origin: Debian"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout.split()
-    return next((place for place in listed if "security" not in place), "http://deb.debian.org/debian")
+def mirror(origin: str) -> str | None:
+    """Where this machine's apt takes a distribution from; None where it does not know it."""
+    question = [
+        "apt-get",
+        "indextargets",
+        "--format",
+        "$(REPO_URI)",
+        "Created-By: Packages",
+        f"Origin: {origin}",
+    ]
+    listed = subprocess.run(question, capture_output=True, text=True, check=False).stdout.split()
+    return next((place for place in listed if "security" not in place), None)
 
 
 @pytest.fixture(scope="module")
@@ -62,11 +64,13 @@ def indexes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Apt | str]:
     """For every system its apt, or why there is none."""
     found: dict[str, Apt | str] = {}
     for system, release in RELEASES.items():
-        debian = system.startswith("Debian")
-        keyring = "debian" if debian else "ubuntu"
-        signed = f"[arch=amd64 signed-by=/usr/share/keyrings/{keyring}-archive-keyring.gpg]"
+        origin = system.split("-")[0]
+        place = mirror(origin)
+        if place is None:
+            found[system] = f"this machine's apt knows no mirror of {origin}"
+            continue
+        signed = f"[arch=amd64 signed-by=/usr/share/keyrings/{origin.lower()}-archive-keyring.gpg]"
         parts = " ".join(["main", *TABLES["nvidia_components"][system]])
-        place = mirror() if debian else UBUNTU
         apt = Apt(tmp_path_factory.mktemp(system), f"deb {signed} {place} {release} {parts}")
         done = apt("apt-get", "update", "--error-on=any")
         found[system] = apt if done.returncode == 0 else f"the index of {system} can't be read from here"
