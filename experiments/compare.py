@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.campaign import Campaign
-from experiments.comparisons import ALPHA
+from experiments.comparisons import ALPHA, paired_by_seed
 from experiments.errors import UserError
 from experiments.figures import Cell, figures_of
 from experiments.records import Record
@@ -46,7 +46,7 @@ def changes(first: Campaign, second: Campaign) -> list[Change]:
     found = []
     for cell in figures_of(first).cells:
         other = after.get(_key(cell))
-        pairs = _pairs(cell, other) if other is not None else []
+        pairs = paired_by_seed(cell.records, other.records) if other is not None else []
         ratio = paired_ratio([(late.train_s or 0.0, early.train_s or 0.0) for early, late in pairs])
         if ratio is not None:
             found.append((cell, ratio, _weights(pairs)))
@@ -88,15 +88,6 @@ def rows(found: list[Change]) -> list[list[str]]:
 
 def _key(cell: Cell) -> str:
     return json.dumps(cell.axes, sort_keys=True)
-
-
-def _pairs(cell: Cell, other: Cell) -> list[tuple[Record, Record]]:
-    late = {record.specification.work.seed: record for record in other.records if record.train_s}
-    return [
-        (record, late[record.specification.work.seed])
-        for record in cell.records
-        if record.train_s and record.specification.work.seed in late
-    ]
 
 
 def _weights(pairs: list[tuple[Record, Record]]) -> str:

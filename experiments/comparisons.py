@@ -60,7 +60,8 @@ def comparisons(figures: Figures) -> list[Compared]:
         base = _sibling(figures.cells, cell, stack=figures.campaign.baseline)
         if cell.stack == figures.campaign.baseline or base is None:
             continue
-        ratio = paired_ratio(_pairs(cell.records, base.records))
+        pairs = paired_by_seed(cell.records, base.records)
+        ratio = paired_ratio([(above.train_s or 0.0, below.train_s or 0.0) for above, below in pairs])
         if ratio is not None:
             found.append((cell, ratio))
     known = [ratio.p for _, ratio in found if ratio.p is not None]
@@ -146,9 +147,11 @@ def _sibling(cells: Sequence[Cell], cell: Cell, **changed: Any) -> Cell | None:
     return next((other for other in cells if other.axes == wanted), None)
 
 
-def _pairs(above: Sequence[Record], below: Sequence[Record]) -> list[tuple[float, float]]:
-    times = [
-        {record.specification.work.seed: record.train_s for record in records if record.train_s}
-        for records in (above, below)
+def paired_by_seed(first: Sequence[Record], second: Sequence[Record]) -> list[tuple[Record, Record]]:
+    """The runs of the same seed that both have, with their times."""
+    others = {record.specification.work.seed: record for record in second if record.train_s}
+    return [
+        (record, others[record.specification.work.seed])
+        for record in first
+        if record.train_s and record.specification.work.seed in others
     ]
-    return [(times[0][seed], times[1][seed]) for seed in sorted(times[0].keys() & times[1].keys())]
