@@ -23,7 +23,7 @@ from experiments.records import Gpu, ImageState, Rank, Record, utc_text
 from experiments.reference import dissertation
 from experiments.statistics import Estimate
 from experiments.summary import model_text
-from experiments.tables import Table, beside_table, comparison_table, parts_table
+from experiments.tables import beside_table, comparison_table, parts_table
 from training.spec import PHASES, PretrainedModel, RunSpec
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -44,10 +44,9 @@ def write_report(campaign: Campaign) -> tuple[Path, ...]:
         UserError: a record is damaged.
     """
     figures = figures_of(campaign)
-    reference = dissertation()
-    plots = plots_of(figures, reference)
+    plots = plots_of(figures, dissertation())
     content = view(figures) | {"plots": _plots_inside(plots)}
-    rows = rows_of(figures, comparisons(figures), parts(figures, reference), beside(figures, reference))
+    rows = rows_of(figures, content["compared"], content["parts"], content["beside"])
     written: dict[str, str | bytes] = {
         "report.md": _render("report.md.j2", content, html=False),
         "report.html": _render("report.html.j2", content, html=True),
@@ -79,7 +78,14 @@ def _render(template: str, content: dict[str, Any], *, html: bool) -> str:
 
 def view(figures: Figures) -> dict[str, Any]:
     """What the templates show, as text: one place decides how a figure is written."""
-    campaign = figures.campaign
+    campaign, reference = figures.campaign, dissertation()
+    compared, split = comparisons(figures), parts(figures, reference)
+    side = beside(figures, reference)
+    tables = [
+        comparison_table(compared, campaign.baseline),
+        parts_table(split),
+        beside_table(side, reference, _work_text(campaign)),
+    ]
     extra = _varying_axes(figures.cells)
     filled = [cell for cell in figures.cells if cell.records]
     return {
@@ -94,8 +100,11 @@ def view(figures: Figures) -> dict[str, Any]:
         "phase_rows": _phase_rows(filled),
         "single": bool(filled) and all(len(cell.records) == 1 for cell in filled),
         "weights": weights_sentence(figures),
-        "conclusions": conclusions(figures, comparisons(figures)),
-        "tables": _tables(figures),
+        "compared": compared,
+        "parts": split,
+        "beside": side,
+        "conclusions": conclusions(figures, compared),
+        "tables": [table for table in tables if table.rows],
         "weights_differ": any(not work.equal for work in figures.compared),
         "differing": [work for work in figures.compared if not work.equal],
         "accuracy_note": _accuracy_note(filled, campaign),
@@ -129,17 +138,6 @@ def _plots_inside(plots: dict[str, bytes]) -> list[dict[str, str]]:
         for name, data in plots.items()
         if name.endswith(".svg")
     ]
-
-
-def _tables(figures: Figures) -> list[Table]:
-    """The tables that have rows."""
-    reference = dissertation()
-    made = [
-        comparison_table(comparisons(figures), figures.campaign.baseline),
-        parts_table(parts(figures, reference)),
-        beside_table(beside(figures, reference), reference, _work_text(figures.campaign)),
-    ]
-    return [table for table in made if table.rows]
 
 
 def _work_text(campaign: CampaignFile) -> str:

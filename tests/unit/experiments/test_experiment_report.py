@@ -14,10 +14,21 @@ from experiments.figures import Cell, figures_of, half_width
 from experiments.plan import PlannedRun
 from experiments.report import view, weights_sentence, write_report
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec
+from training.spec import RunSpec
 
 
 def cells(where: object) -> dict[tuple[str, int], Cell]:
     return {(cell.stack, cell.workers): cell for cell in figures_of(where).cells}  # type: ignore[arg-type]
+
+
+def of_specification(specification: RunSpec) -> dict[str, Any]:
+    """What is different in the record of a run with another specification."""
+    return {
+        "specification": specification,
+        "run_id": specification.run_id,
+        "work_digest": specification.work.digest,
+        "conditions_digest": specification.conditions.digest,
+    }
 
 
 def test_overhead_speed_up_and_efficiency(tmp_path: Path) -> None:
@@ -91,12 +102,7 @@ def test_other_threads_may_give_other_weights(tmp_path: Path) -> None:
             one = spec(stack, 1)
             conditions = one.conditions.model_copy(update={"threads": threads})
             specification = one.model_copy(update={"conditions": conditions})
-            changes: dict[str, Any] = {
-                "specification": specification,
-                "run_id": specification.run_id,
-                "conditions_digest": conditions.digest,
-                "weights_digest": f"{threads}" * 64,
-            }
+            changes = of_specification(specification) | {"weights_digest": f"{threads}" * 64}
             records.append(record(stack, 1, 1, 2, **changes))
     plan = [
         PlannedRun(
@@ -265,11 +271,7 @@ def test_with_a_constant_batch_the_speed_up_is_against_the_same_batch_alone(tmp_
         one = spec("ddp", workers)
         work = one.work.model_copy(update={"batch_per_worker": batch})
         specification = one.model_copy(update={"work": work})
-        changes: dict[str, Any] = {
-            "specification": specification,
-            "run_id": specification.run_id,
-            "work_digest": work.digest,
-        }
+        changes = of_specification(specification)
         records.append(record("ddp", workers, seconds, seconds + 10, **changes))
         axes = {"stack": "ddp", "workers": workers, "batch_per_worker": batch, "epochs": 2, "seed": 1}
         plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
@@ -293,11 +295,7 @@ def test_two_lengths_split_every_stacks_time(tmp_path: Path) -> None:
         one = spec("ddp", 1)
         work = one.work.model_copy(update={"epochs": epochs})
         specification = one.model_copy(update={"work": work})
-        changes: dict[str, Any] = {
-            "specification": specification,
-            "run_id": specification.run_id,
-            "work_digest": work.digest,
-        }
+        changes = of_specification(specification)
         records.append(record("ddp", 1, seconds, seconds + 10, **changes))
         axes = {"stack": "ddp", "workers": 1, "epochs": epochs, "seed": 1}
         plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
