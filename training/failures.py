@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 import errno
+from typing import Final
+
+#: What is said on the CPU where memory runs out: by torch's allocator, by oneDNN (which says no more than
+#: this where it can't have what an operation needs), and by C++.
+NO_MEMORY: Final = (
+    "can't allocate memory",
+    "could not create a primitive",
+    "could not create a memory",
+    "bad_alloc",
+)
 
 
 def explain_failure(error: BaseException) -> str:
@@ -33,7 +43,7 @@ def out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, a GPU's or this machine's."""
     if isinstance(error, MemoryError):
         return True
-    # torch.OutOfMemoryError on a GPU; on the CPU a RuntimeError of the allocator's.
+    # torch.OutOfMemoryError on a GPU; on the CPU a RuntimeError, of the allocator's or of who asked it.
     return isinstance(error, RuntimeError) and (
-        type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error)
+        type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in NO_MEMORY)
     )

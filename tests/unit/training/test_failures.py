@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.unit.training.training_helpers import Datasets, Ranks, Run, data_spec, run_spec
+from training.failures import out_of_memory
 from training.stop import STOPPED_STATUS
 
 ROOT = Path(__file__).parents[3]
@@ -22,6 +23,21 @@ ROOT = Path(__file__).parents[3]
 def error(out: Path, rank: int = 0) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((out / f"error-{rank}.json").read_text(encoding="utf-8"))
     return content
+
+
+@pytest.mark.parametrize(
+    ("error", "short"),
+    [
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 8 bytes."), True),
+        (RuntimeError("could not create a primitive"), True),
+        (RuntimeError("std::bad_alloc"), True),
+        (MemoryError(), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+        (OSError("can't allocate memory"), False),
+    ],
+)
+def test_memory_that_ran_out_is_told_from_other_failures(error: Exception, *, short: bool) -> None:
+    assert out_of_memory(error) is short
 
 
 @pytest.mark.parametrize(("found", "says"), [("2", "is 2"), (None, "is not set")])
@@ -90,6 +106,7 @@ def test_a_rank_that_is_stuck_outside_python_ends_too(tmp_path: Path) -> None:
     said = tmp_path / "said"
     code = f"""
 import ctypes, pathlib
+from training.failures import out_of_memory
 from training.stop import StopSignal
 StopSignal(0.3, lambda stopped: pathlib.Path({str(said)!r}).write_text(str(stopped)))
 print("ready", flush=True)
