@@ -83,6 +83,11 @@ class CampaignFile(BaseModel):
     environment: Environment
     dataset: dict[str, Any]  # dataset.json
 
+    @property
+    def measured(self) -> list[PlannedRun]:
+        """The runs that count, warm-ups left out, in the order of the matrix."""
+        return sorted((run for run in self.plan if not run.warm_up), key=lambda run: run.written)
+
 
 class Attempt:
     """One attempt's folder."""

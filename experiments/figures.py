@@ -85,12 +85,10 @@ def figures_of(campaign: Campaign) -> Figures:
     Raises:
         UserError: a record is damaged.
     """
-    plan = campaign.file.plan
+    plan, measured = campaign.file.plan, campaign.file.measured
     records = {run.run_id: campaign.records(run.run_id) for run in plan}
     counting = {
-        run_id: record
-        for run_id, all_of_it in records.items()
-        if (record := _newest_ok(all_of_it)) is not None
+        run.run_id: record for run in measured if (record := _newest_ok(records[run.run_id])) is not None
     }
     compared, alone = _same_work(list(counting.values()))
     return Figures(
@@ -100,11 +98,11 @@ def figures_of(campaign: Campaign) -> Figures:
         alone=alone,
         not_run=[
             (run.run_id, reason)
-            for run in plan
+            for run in measured
             if (reason := _why_absent(run, records[run.run_id])) is not None
         ],
         attempts=[record for run in plan for record in records[run.run_id] if not record.ok],
-        counting=[counting[run.run_id] for run in plan if run.run_id in counting],
+        counting=list(counting.values()),
     )
 
 
@@ -125,7 +123,7 @@ def _why_absent(run: PlannedRun, records: Sequence[Record]) -> str | None:
 
 def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
     groups: dict[tuple[tuple[str, str], ...], list[PlannedRun]] = {}
-    for run in file.plan:
+    for run in file.measured:
         groups.setdefault(run.cell, []).append(run)
     found = {key: _of(runs, counting) for key, runs in groups.items()}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -67,7 +68,7 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
                 playbooks.screen.line(f"Passed over: {error}", "yellow")
         campaign = _campaign(root, playbooks, matrix, prepared, git, options.new)
         show_what_is_trained(playbooks.screen, campaign)
-        selected = _selected(campaign.file.plan, options.only)
+        selected = _selected(campaign.file.measured, options.only)
         return _Loop(playbooks, campaign, prepared, git).go(selected, _Time(options.max_time_s, results))
 
 
@@ -97,12 +98,12 @@ def _campaign(
     return campaign
 
 
-def _selected(plan: list[PlannedRun], only: str | None) -> list[PlannedRun]:
+def _selected(runs: list[PlannedRun], only: str | None) -> list[PlannedRun]:
     if only is None:
-        return plan
-    selected = [run for run in plan if fnmatch.fnmatchcase(run.run_id, only)]
+        return runs
+    selected = [run for run in runs if fnmatch.fnmatchcase(run.run_id, only)]
     if not selected:
-        raise UserError(f"--only {only} fits none of the runs: {', '.join(run.run_id for run in plan)}.")
+        raise UserError(f"--only {only} fits none of the runs: {', '.join(run.run_id for run in runs)}.")
     return selected
 
 
@@ -147,12 +148,14 @@ class _Loop:
     def go(self, selected: list[PlannedRun], left: _Time) -> int:
         """Runs what is not done of `selected`, shows the table, returns the exit status."""
         possible = [run for run in selected if run.cannot_run is None]
-        todo = [run for run in possible if self._campaign.counting(run.run_id) is None]
+        todo = self._lacking(possible)
         done = len(possible) - len(todo)
         if done:
             self._screen.line(f"{done} of {len(possible)} runs are done already.")
-        for at, run in enumerate(todo, start=done + 1):
+        at = done
+        for run in self._with_warm_ups(todo):
             self._playbooks.interrupts.check()
+            at += not run.warm_up
             if not left.suffices(run):
                 self._screen.line(
                     f"{run.run_id} is not begun: it would not end within --max-time. The same command "
@@ -160,7 +163,8 @@ class _Loop:
                     "yellow",
                 )
                 break
-            record, attempt = self._attempt(run, f"run {at} of {len(possible)}", rest=len(possible) - at)
+            which = f"run {at} of {len(possible)}" if not run.warm_up else f"warm-up before run {at + 1}"
+            record, attempt = self._attempt(run, which, rest=len(possible) - at)
             if not record.ok:
                 self._stop(attempt)  # now, so that the time it takes is no other run's
         show_campaign(self._screen, self._campaign)
@@ -169,8 +173,22 @@ class _Loop:
             return 1
         if not todo:
             self._screen.line("Everything is done already; nothing was run. (--new begins a new campaign.)")
-        lacking = [run for run in possible if self._campaign.counting(run.run_id) is None]
-        return 1 if lacking else 0
+        return 1 if self._lacking(possible) else 0
+
+    def _lacking(self, runs: Iterable[PlannedRun]) -> list[PlannedRun]:
+        """Those that have no record that is ok."""
+        return [run for run in runs if self._campaign.counting(run.run_id) is None]
+
+    def _with_warm_ups(self, todo: list[PlannedRun]) -> list[PlannedRun]:
+        """What is to do, in the plan's order; with the warm-ups that it needs and that were not made."""
+        ids = {run.run_id for run in todo}
+        needed = {(run.block, run.specification.stack) for run in todo}
+        return [
+            run
+            for run in self._campaign.file.plan
+            if run.run_id in ids
+            or (run.warm_up and (run.block, run.specification.stack) in needed and self._lacking([run]))
+        ]
 
     def _attempt(self, run: PlannedRun, which: str, rest: int) -> tuple[Record, Attempt]:
         attempt = self._campaign.new_attempt(run.run_id)
@@ -265,7 +283,7 @@ class _Loop:
 
     def _mean_total(self) -> float | None:
         """Mean total_s of the runs that are done."""
-        records = [self._campaign.counting(run.run_id) for run in self._campaign.file.plan]
+        records = [self._campaign.counting(run.run_id) for run in self._campaign.file.measured]
         known = [record.total_s for record in records if record is not None and record.total_s is not None]
         return sum(known) / len(known) if known else None
 

@@ -2,7 +2,7 @@
 
 A matrix has the data that is prepared once, `defaults` (fields of the work and of the conditions that are the
 same in every run), and `axes`, whose combinations are the runs; `rows` are runs besides, and `exclude` says
-which of all these are not made, and why.
+which of all these are not made, and why. `order` says how they follow one another.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import json
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
@@ -38,6 +38,16 @@ class Exclusion(BaseModel):
     reason: Annotated[str, StringConstraints(min_length=3)]
 
 
+class Order(BaseModel):
+    """How runs follow one another. A block is the runs of one seed, which are compared with one another."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    arrangement: Literal["random", "written"] = "random"  # within a block
+    seed: Annotated[int, Field(ge=0)] = 1  # of the random arrangement
+    warm_ups: bool = True  # one for each stack and block, recorded and not counted
+
+
 class Matrix(BaseModel):
     """One matrix file, validated."""
 
@@ -50,6 +60,7 @@ class Matrix(BaseModel):
     axes: dict[str, list[Any]]
     rows: list[dict[str, Any]] = Field(default_factory=list)
     exclude: list[Exclusion] = Field(default_factory=list)
+    order: Order = Order()
 
     _folder: Path = PrivateAttr(default=Path())
 
@@ -64,7 +75,7 @@ class Matrix(BaseModel):
         return list(self.axes["stack"])
 
     def combinations(self) -> list[dict[str, Any]]:
-        """One mapping from axis to value for each run, in the order in which they are run."""
+        """One mapping from axis to value for each run, in the order in which they are written."""
         product = [
             dict(zip(self.axes, values, strict=True)) for values in itertools.product(*self.axes.values())
         ]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+import random
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
 from experiments.cluster import Cluster
 from experiments.matrix import Matrix, run_fields
 from training.spec import RunSpec
+
+WARM_UP_SEEDS: Final = 1_000_000  # from here on, block by block: a warm-up is never a run that counts
 
 
 class PlannedRun(BaseModel):
@@ -20,6 +24,9 @@ class PlannedRun(BaseModel):
     axes: dict[str, Any]  # the values of the matrix's axes that make this run
     specification: RunSpec
     cannot_run: str | None = None  # why it can't be run on this cluster; None = it can
+    written: int = 0  # its place in the matrix, by which reports are ordered
+    block: int = 1  # the runs of one seed, from 1 on
+    warm_up: bool = False  # recorded, and never counted
 
     @property
     def cell(self) -> tuple[tuple[str, str], ...]:
@@ -28,8 +35,54 @@ class PlannedRun(BaseModel):
 
 
 def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[PlannedRun]:
-    """Every run of `matrix`, in order; those that this cluster can't run say why."""
-    return [_planned(matrix, combination, cluster, data_digest) for combination in matrix.combinations()]
+    """Every run of `matrix`, in the order in which they are run; those that this cluster can't run say why.
+
+    Block by block (the runs of one seed), each in the matrix's arrangement; before a stack's first run in a
+    block comes its warm-up, if the matrix has any.
+    """
+    blocks: dict[int, list[PlannedRun]] = {}
+    for at, combination in enumerate(matrix.combinations()):
+        run = _planned(matrix, combination, cluster, data_digest)
+        runs = blocks.setdefault(run.specification.work.seed, [])
+        runs.append(run.model_copy(update={"written": at}))
+    plan: list[PlannedRun] = []
+    for number, (seed, runs) in enumerate(blocks.items(), start=1):
+        if matrix.order.arrangement == "random":
+            random.Random(f"{matrix.order.seed} {seed}").shuffle(runs)
+        warmed = _with_warm_ups(runs) if matrix.order.warm_ups else runs
+        plan += [run.model_copy(update={"block": number}) for run in warmed]
+    return plan
+
+
+def _with_warm_ups(runs: list[PlannedRun]) -> Iterator[PlannedRun]:
+    """The runs of a block, each stack's first one with its warm-up before it."""
+    warm: set[str] = set()
+    for run in runs:
+        stack = run.specification.stack
+        if run.cannot_run is None and stack not in warm:
+            warm.add(stack)
+            yield _warm_up(other for other in runs if other.specification.stack == stack)
+        yield run
+
+
+def _warm_up(runs: Iterable[PlannedRun]) -> PlannedRun:
+    """One epoch of the run with the most workers, so that every node that takes part has been used."""
+    run = max(
+        (run for run in runs if run.cannot_run is None), key=lambda run: run.specification.work.world_size
+    )
+    work = run.specification.work
+    specification = run.specification.model_copy(
+        update={"work": work.model_copy(update={"epochs": 1, "seed": WARM_UP_SEEDS + work.seed})}
+    )
+    axes = {**run.axes, "epochs": 1, "seed": specification.work.seed}
+    return run.model_copy(
+        update={
+            "run_id": specification.run_id,
+            "axes": axes,
+            "specification": specification,
+            "warm_up": True,
+        }
+    )
 
 
 def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data_digest: str) -> PlannedRun:

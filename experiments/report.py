@@ -18,6 +18,7 @@ from experiments.conclusions import conclusions
 from experiments.exported import as_csv, as_parquet, rows_of
 from experiments.figures import Accuracy, Cell, Figures, figures_of
 from experiments.files import write_whole
+from experiments.matrix import Order
 from experiments.plots import plots_of
 from experiments.records import Gpu, ImageState, Rank, Record, utc_text
 from experiments.reference import dissertation
@@ -141,7 +142,7 @@ def _plots_inside(plots: dict[str, bytes]) -> list[dict[str, str]]:
 
 
 def _work_text(campaign: CampaignFile) -> str:
-    work = campaign.plan[0].specification.work
+    work = campaign.measured[0].specification.work
     return (
         f"{model_text(work)}, on {work.data.source}, {work.data.train:,} reviews to train and "
         f"{work.data.validation:,} to validate, {work.batch_per_worker} per worker, {work.precision}, "
@@ -247,7 +248,7 @@ def _accuracy_note(cells: Sequence[Cell], campaign: CampaignFile) -> str:
         return ""
     count, width = known[0].count, max(accuracy.half_width for accuracy in known)
     text = f"one over {count:,} reviews is good to ±{width:.2f} (95 %), and no better."
-    work = campaign.plan[0].specification.work
+    work = campaign.measured[0].specification.work
     if work.data.source == "imdb" and isinstance(work.model, PretrainedModel):
         return text
     why = [campaign.dataset.get("source", {}).get("note", f"The data are {work.data.source}.")]
@@ -352,7 +353,7 @@ def _cores(cores: Sequence[int]) -> str:
 
 def _facts(figures: Figures) -> list[tuple[str, str]]:
     campaign, environment = figures.campaign, figures.campaign.environment
-    work = campaign.plan[0].specification.work
+    work = campaign.measured[0].specification.work
     data = work.data
     link = environment.link
     measured = sorted(
@@ -373,7 +374,8 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
             f"length {data.max_length}, digest {campaign.identity.dataset[:12]}",
         ),
         ("Model", model_text(work)),
-        ("Training", _training(campaign.plan[0].specification, _varying(campaign))),
+        ("Training", _training(campaign.measured[0].specification, _varying(campaign))),
+        ("Order", _order(campaign)),
         ("Training code", f"digest {campaign.identity.code[:12]}, git {_revisions(figures)}"),
         ("Environment", f"digest {environment.environment_digest[:12]}, lock {environment.lock}"),
         ("Image", _image(environment.image)),
@@ -390,9 +392,24 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
     ]
 
 
+def _order(campaign: CampaignFile) -> str:
+    order = Order.model_validate(
+        campaign.identity.matrix.get("order", {"arrangement": "written", "warm_ups": False})
+    )
+    blocks = _count(len({run.block for run in campaign.plan}), "block")
+    warm_ups = sum(run.warm_up for run in campaign.plan)
+    arranged = (
+        f"random within {blocks} (seed {order.seed})" if order.arrangement == "random" else "as written"
+    )
+    before = (
+        "one warm-up run before each stack's first in a block, not counted" if warm_ups else "no warm-up runs"
+    )
+    return f"{arranged}, {before}"
+
+
 def _varying(campaign: CampaignFile) -> set[str]:
     """Axes with more than one value: they are shown with each run, and are no facts about all."""
-    axes = [run.axes for run in campaign.plan]
+    axes = [run.axes for run in campaign.measured]
     return {name for name in axes[0] if len({json.dumps(each[name], sort_keys=True) for each in axes}) > 1}
 
 

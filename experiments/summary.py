@@ -16,8 +16,11 @@ def show_plan(screen: Screen, plan: list[PlannedRun], name: str, estimates: Esti
     rows = []
     for at, run in enumerate(plan, start=1):
         known = None if run.cannot_run else estimates.of(run.specification)
-        rows.append([str(at), run.run_id, "" if known is None else duration(known), run.cannot_run or "runs"])
-    screen.table(f"Plan of {name}: {len(plan)} runs", ["", "run", "takes", "on this cluster"], rows)
+        does = "warms up, not counted" if run.warm_up else "runs"
+        rows.append([str(at), run.run_id, "" if known is None else duration(known), run.cannot_run or does])
+    warm_ups = sum(run.warm_up for run in plan)
+    title = f"Plan of {name}: {len(plan) - warm_ups} runs" + (f", {warm_ups} warm-ups" if warm_ups else "")
+    screen.table(title, ["", "run", "takes", "on this cluster"], rows)
     possible = [run.specification for run in plan if run.cannot_run is None]
     seconds, unknown = estimates.of_all(possible)
     if seconds:
@@ -66,7 +69,7 @@ def _row(campaign: Campaign, run: PlannedRun) -> list[str]:
         return [run.run_id, "not run", "", "", "", "", "Not yet."]
     return [
         run.run_id,
-        record.status,
+        "warm-up" if record.ok and run.warm_up else record.status,
         _seconds(record.train_s),
         _seconds(record.total_s),
         _accuracy(record),

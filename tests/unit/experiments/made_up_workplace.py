@@ -29,6 +29,7 @@ axes:
   workers: [1, 2]
   epochs: [2]
   seed: [1]
+order: {arrangement: written, warm_ups: false}
 """
 
 

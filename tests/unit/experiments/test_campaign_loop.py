@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from experiments.campaign import open_campaign
+from experiments.figures import figures_of
 from experiments.records import read_record
 from experiments.report import write_report
-from tests.unit.experiments.made_up_workplace import Workplace, wait_until
+from tests.unit.experiments.made_up_workplace import MATRIX, Workplace, wait_until
 
 
 def alive(pid: int) -> bool:
@@ -75,6 +76,30 @@ def test_only_and_new(workplace: Workplace) -> None:
     assert status == 2 and "fits none of the runs" in output
     assert workplace.run("run", "small", "--new", "--only", "plain-w1-*")[0] == 0
     assert len(workplace.campaigns()) == 2
+
+
+def test_warm_ups_are_recorded_and_not_counted(workplace: Workplace) -> None:
+    workplace.matrix(MATRIX.replace("warm_ups: false", "warm_ups: true"))
+    said = " ".join(workplace.run("plan", "small")[1].split())
+    assert "Plan of small: 4 runs, 2 warm-ups" in said and said.count("warms up, not counted") == 2
+    workplace.forget_calls()
+    workplace.behaviour(runs={"slow-w2-e1": {"fails": "log"}})
+    status, output = workplace.run("run", "small")
+    # A warm-up that fails is said, and what counts is run all the same.
+    assert status == 0 and "warm-up before run 3 · slow-w2-e1-s1000001-" in output
+    ran = [call.removeprefix("run ") for call in workplace.calls() if call.startswith("run ")]
+    assert ran == ["plain-w2", "plain-w1", "plain-w2", "slow-w2", "slow-w1", "slow-w2"]
+    campaign = open_campaign(workplace.campaigns()[-1])
+    assert len(figures_of(campaign).counting) == 4 and len(figures_of(campaign).attempts) == 1
+    assert not workplace.faults()
+    assert workplace.run("report", "small")[0] == 0
+    report = (campaign.folder / "report.md").read_text()
+    assert "one warm-up run before each stack's first in a block, not counted" in report
+
+    # What is begun anew is warmed up anew only where the warm-up is lacking.
+    workplace.forget_calls()
+    assert workplace.run("run", "small")[0] == 0
+    assert workplace.calls() == ["lock held", "prepare", "lock free"]
 
 
 def test_the_plan_tells_the_time_by_earlier_records_and_max_time_is_kept(workplace: Workplace) -> None:

@@ -10,7 +10,7 @@ import pytest
 from experiments.cluster import Cluster
 from experiments.errors import UserError
 from experiments.matrix import load_matrix
-from experiments.plan import make_plan, why_not
+from experiments.plan import PlannedRun, make_plan, why_not
 from experiments.reference import dissertation
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace
 
@@ -37,8 +37,13 @@ def test_quick_is_what_the_issue_asks_for(cluster: Cluster) -> None:
         ("determined", 2),
     ]
     assert matrix.data.train == 4000 and matrix.data.validation == 1000
-    run = make_plan(matrix, cluster, "a" * 64)[0]
-    assert run.specification.work.warmup_steps == 20 and run.specification.conditions.threads == 1
+    plan = make_plan(matrix, cluster, "a" * 64)
+    run = next(run for run in plan if run.written == 0)
+    assert (
+        len(plan) == 6
+        and run.specification.work.warmup_steps == 20
+        and run.specification.conditions.threads == 1
+    )
     assert run.cannot_run == "ddp is not on this cluster."
 
 
@@ -92,11 +97,11 @@ def test_rows_come_after_the_axes_and_what_is_excluded_says_why(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("epochs: 9, ", "", "line 12: a row gives each axis its value (stack, workers, epochs"),
-        ("epochs: 9", "epochs: 9, padding: max_length", "line 12: a row gives each axis its value"),
-        ("epochs: 9", "epochs: 2", "line 12: this row is there already"),
-        ("epochs: 9", "epochs: nine", "line 12 is not valid: work.epochs: input should be"),
-        ("workers: 2}", "workers: 7}", "line 14: nothing is excluded by this: no run has stack=slow,"),
+        ("epochs: 9, ", "", "line 13: a row gives each axis its value (stack, workers, epochs"),
+        ("epochs: 9", "epochs: 9, padding: max_length", "line 13: a row gives each axis its value"),
+        ("epochs: 9", "epochs: 2", "line 13: this row is there already"),
+        ("epochs: 9", "epochs: nine", "line 13 is not valid: work.epochs: input should be"),
+        ("workers: 2}", "workers: 7}", "line 15: nothing is excluded by this: no run has stack=slow,"),
         ("reason: It takes too long.", "why: no", "is not valid: exclude.0.reason: is missing"),
     ],
 )  # fmt: skip
@@ -121,7 +126,8 @@ def test_the_dissertations_matrix_has_its_cells_and_its_settings(cluster: Cluste
     matrix = load_matrix("dissertation")
     cells = {(c["stack"], c["workers"], c["epochs"]) for c in matrix.combinations()}
     assert cells == {(run.stack, run.workers, run.epochs) for run in dissertation().runs}
-    work = make_plan(matrix, cluster, "a" * 64)[0].specification.work
+    plan = make_plan(matrix, cluster, "a" * 64)
+    work = next(run for run in plan if run.written == 0).specification.work
     assert (work.batch_per_worker, work.learning_rate, work.warmup_steps) == (32, 5e-5, 500)
     assert (work.weight_decay, work.steps_per_epoch, work.precision) == (0.01, 782, "fp32")
     assert not work.keeps_checkpoints
@@ -148,6 +154,46 @@ def test_the_plan_is_in_order_and_takes_from_the_cluster_what_is_left_open(
     assert {run.specification.conditions.pinning for run in plan} == {"one core per worker"}
     assert len({run.run_id for run in plan}) == 4 and all(run.cannot_run is None for run in plan)
     assert plan[0].specification.work.digest == plan[2].specification.work.digest
+
+
+def test_a_random_order_is_the_same_each_time_and_stays_within_its_block(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    text = MATRIX.replace("seed: [1]", "seed: [1, 2, 3]")
+
+    def order(seed: int) -> list[PlannedRun]:
+        changed = text.replace("{arrangement: written, ", f"{{seed: {seed}, ")
+        return make_plan(load_matrix(write(tmp_path, changed)), cluster, "a" * 64)
+
+    written = make_plan(load_matrix(write(tmp_path, text)), cluster, "a" * 64)
+    assert [run.block for run in written] == sorted([1, 2, 3] * 4)
+    assert order(1) == order(1)
+    assert len({tuple(run.run_id for run in order(seed)) for seed in range(5)}) > 1
+    # Not the same order in each block: what drifts falls on no stack.
+    blocks = [[run.written % 4 for run in order(1) if run.block == block] for block in (1, 2, 3)]
+    assert len({str(block) for block in blocks}) > 1
+    for plan in (order(1), order(2)):
+        assert [run.block for run in plan] == sorted([1, 2, 3] * 4)
+        assert sorted(run.run_id for run in plan) == sorted(run.run_id for run in written)
+
+
+def test_a_warm_up_comes_before_a_stacks_first_run_in_a_block_and_is_no_run_that_counts(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    text = MATRIX.replace("seed: [1]", "seed: [1, 2]").replace("warm_ups: false", "warm_ups: true")
+    plan = make_plan(load_matrix(write(tmp_path, text)), cluster, "a" * 64)
+    told = [(run.block, run.axes["stack"], run.axes["workers"], run.warm_up) for run in plan]
+    assert told[:6] == [
+        (1, "plain", 2, True), (1, "plain", 1, False), (1, "plain", 2, False),
+        (1, "slow", 2, True), (1, "slow", 1, False), (1, "slow", 2, False),
+    ]  # fmt: skip
+    assert [row[1:] for row in told[6:]] == [row[1:] for row in told[:6]]
+    assert len({run.run_id for run in plan}) == 12
+    assert {run.specification.work.epochs for run in plan if run.warm_up} == {1}
+    # A stack that this cluster does not have is not warmed up.
+    lacking = Cluster.model_validate_json(json.dumps(cluster.model_dump() | {"stacks": ["slow"]}))
+    plan = make_plan(load_matrix(write(tmp_path, text)), lacking, "a" * 64)
+    assert {run.axes["stack"] for run in plan if run.warm_up} == {"slow"}
 
 
 @pytest.mark.parametrize(
