@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.errors import UserError
+from experiments.quiet import QuietLimits
 from experiments.records import Gpu
 from training.spec import DataSpec, Sha256, explain
 
@@ -69,6 +70,8 @@ class Cluster(_Reported):
     stacks_missing: dict[str, str]  # why, in a sentence
     shared_storage_path: str
     shell: list[str] = Field(min_length=1)
+    shells: dict[str, list[str]] = Field(default_factory=dict)  # how each node is reached
+    quiet: QuietLimits | None = None  # None: a run begins whatever else the nodes do
     versions: dict[str, str]
     uid: int | None = None  # of the user that training runs as
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.archive import file_sha256
 from experiments.cause import cause_of_failure, without_secrets
+from experiments.quiet import Quiet
 from experiments.records import Environment, Epoch, Launch, Rank, RankGpu, Record, Status
 from training.spec import PHASES, RunSpec, explain
 
@@ -117,6 +118,7 @@ class Happened:
     interrupted: str | None = None  # why the attempt was cut short, in a sentence
     epochs_seen: list[dict[str, Any]] = field(default_factory=list)  # by the live progress
     notes: list[str] = field(default_factory=list)
+    quiet: Quiet | None = None  # how quiet the nodes were before
 
 
 Left = TypeVar("Left", bound=_Left)
@@ -141,7 +143,12 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
         for number in _rank_numbers(outputs)
         if (rank := read(_LeftRank, f"rank-{number}.json")) is not None
     ]
-    notes = [*happened.notes, *(launcher.notes if launcher else []), *_gpu_notes(ranks)]
+    notes = [
+        *happened.notes,
+        *_quiet_notes(happened.quiet),
+        *(launcher.notes if launcher else []),
+        *_gpu_notes(ranks),
+    ]
 
     status: Status = "ok"
     reason: str | None = None
@@ -187,9 +194,20 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
         ranks=[_rank(rank, asked.environment, launch, launcher) for rank in ranks],
         launch=_launch(launch),
         environment=asked.environment,
+        quiet=happened.quiet,
         notes=notes,
         files={path.relative_to(outputs).as_posix(): file_sha256(path) for path in _files(outputs)},
     )
+
+
+def _quiet_notes(quiet: Quiet | None) -> list[str]:
+    """What a reader must know of nodes that were not quiet when the run began."""
+    if quiet is None or not quiet.disturbed:
+        return []
+    return [
+        f"The nodes were not quiet when it began, after {quiet.waited_s:.0f} s of waiting: "
+        f"{'; '.join(quiet.disturbed)}."
+    ]
 
 
 def _gpu_notes(ranks: list[_LeftRank]) -> list[str]:

@@ -30,6 +30,7 @@ from experiments.plan import PlannedRun, make_plan
 from experiments.playbooks import Playbooks, failure_message
 from experiments.progress import Follower, Progress, duration
 from experiments.provenance import Git, git_state
+from experiments.quiet import Quiet, wait_for_quiet
 from experiments.records import Environment, Record, write_record
 from experiments.session import prepared_cluster
 from experiments.summary import show_campaign, show_what_is_trained
@@ -164,7 +165,8 @@ class _Loop:
                 )
                 break
             which = f"run {at} of {len(possible)}" if not run.warm_up else f"warm-up before run {at + 1}"
-            record, attempt = self._attempt(run, which, rest=len(possible) - at)
+            quiet = self._wait_for_quiet(which, run)
+            record, attempt = self._attempt(run, which, len(possible) - at, quiet)
             if not record.ok:
                 self._stop(attempt)  # now, so that the time it takes is no other run's
         show_campaign(self._screen, self._campaign)
@@ -190,9 +192,32 @@ class _Loop:
             or (run.warm_up and (run.block, run.specification.stack) in needed and self._lacking([run]))
         ]
 
-    def _attempt(self, run: PlannedRun, which: str, rest: int) -> tuple[Record, Attempt]:
+    def _wait_for_quiet(self, which: str, run: PlannedRun) -> Quiet | None:
+        """Returns once the nodes are quiet, or when the inventory says that it is to begin all the same."""
+        limits = self._cluster.quiet
+        if limits is None:
+            return None
+
+        def tell(waiting_for: str) -> None:
+            self._screen.status(f"{which} · {run.run_id} · waits for quiet nodes: {waiting_for}", now=True)
+            self._playbooks.interrupts.check()
+
+        quiet = wait_for_quiet(self._cluster.shells, limits, tell)
+        self._screen.clear_status()
+        if not quiet.disturbed:
+            return quiet
+        said = f"after {quiet.waited_s:.0f} s the nodes are not quiet ({'; '.join(quiet.disturbed)})"
+        if limits.otherwise == "stop":
+            raise UserError(
+                f"{run.run_id} is not begun: {said}. End what disturbs, or raise the limit (quiet_* in the "
+                "inventory); the same command goes on."
+            )
+        self._screen.line(f"{run.run_id} begins all the same: {said}; its record says so.", "yellow")
+        return quiet
+
+    def _attempt(self, run: PlannedRun, which: str, rest: int, quiet: Quiet | None) -> tuple[Record, Attempt]:
         attempt = self._campaign.new_attempt(run.run_id)
-        happened = Happened(started=utc_now())
+        happened = Happened(started=utc_now(), quiet=quiet)
         attempt.begin(happened.started)
         progress = Progress(run.specification.work.epochs)
         # Another campaign may have made the same run before: its folder there must not be met again.

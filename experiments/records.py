@@ -25,6 +25,7 @@ from pydantic import (
 from experiments.errors import UserError
 from experiments.files import write_whole
 from experiments.provenance import Git
+from experiments.quiet import Quiet
 from training.spec import PHASES, RunSpec, Sha256, explain
 
 SCHEMA_VERSION: Final = 1
@@ -221,6 +222,7 @@ class Record(_Part):
     ranks: list[Rank]
     launch: Launch | None
     environment: Environment
+    quiet: Quiet | None = None  # how quiet the nodes were when it began; None: nobody looked
     notes: list[str]  # what a reader of the figures should know
     files: dict[str, Sha256]  # everything that was brought home
 

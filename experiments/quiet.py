@@ -1,0 +1,142 @@
+"""A run begins on quiet nodes only: what that means, and waiting for it."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+PROBE: Final = Path(__file__).with_name("probe.py")
+LOOK_S: Final = 2.0  # how long a node is looked at
+ANSWER_S: Final = 30.0  # after which a node that says nothing is taken for one that does not answer
+
+
+class QuietLimits(BaseModel):
+    """What an inventory says of quiet nodes (`quiet_*`)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    busy_cores: Annotated[float, Field(gt=0)]  # of a node's cores, on average over the look
+    steal_percent: Annotated[float, Field(gt=0, le=100)]  # taken by the machine's own host
+    gpu_percent: Annotated[float, Field(gt=0, le=100)]
+    gpu_celsius: Annotated[float, Field(gt=0)]
+    wait_s: Annotated[float, Field(ge=0)]
+    otherwise: Literal["stop", "note"]  # after so long a wait: stop the matrix, or begin and note it
+
+
+class GpuSeen(BaseModel):
+    """A GPU at the moment of the look."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    percent: float
+    celsius: float
+
+
+class NodeSeen(BaseModel):
+    """What the look at one node showed; the other fields are empty where `trouble` says why."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    busy_cores: float | None = None
+    steal_percent: float | None = None
+    busiest: str | None = None  # the process that took most, as far as the node sees it
+    busiest_cores: float | None = None
+    gpus: list[GpuSeen] = Field(default_factory=list)
+    gpu_trouble: str | None = None
+    trouble: str | None = None
+
+
+class Quiet(BaseModel):
+    """How quiet the nodes were when a run began."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    waited_s: Annotated[float, Field(ge=0)]
+    nodes: dict[str, NodeSeen]
+    disturbed: list[str]  # what was not quiet, a phrase each; empty: all was
+
+
+def look(shells: Mapping[str, Sequence[str]]) -> dict[str, NodeSeen]:
+    """What every node does at the moment; all are looked at together, for `LOOK_S`.
+
+    Args:
+        shells: for each node the command that runs a line of shell on it.
+    """
+    source = PROBE.read_text(encoding="utf-8")
+    with ThreadPoolExecutor(max_workers=min(32, len(shells))) as pool:
+        seen = pool.map(lambda shell: _look_at(shell, source), shells.values())
+        return dict(zip(shells, seen, strict=True))
+
+
+def _look_at(shell: Sequence[str], source: str) -> NodeSeen:
+    try:
+        done = subprocess.run(
+            [*shell, f"exec python3 - {LOOK_S}"],
+            input=source,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_S,
+            check=False,
+            process_group=0,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return NodeSeen(trouble=f"it does not answer ({type(error).__name__})")
+    if done.returncode != 0:
+        last = (done.stderr.strip().splitlines() or ["nothing said"])[-1]
+        return NodeSeen(trouble=f"it could not be looked at ({last})")
+    try:
+        return NodeSeen.model_validate_json(done.stdout)
+    except ValidationError:
+        return NodeSeen(trouble=f"it said something else than was asked for ({done.stdout.strip():.80})")
+
+
+def disturbances(nodes: Mapping[str, NodeSeen], limits: QuietLimits) -> list[str]:
+    """What is over its limit, a phrase each, with the limit."""
+    found = []
+    for name, seen in nodes.items():
+        if seen.trouble is not None:
+            found.append(f"{name}: {seen.trouble}")
+        if seen.busy_cores is not None and seen.busy_cores > limits.busy_cores:
+            who = ""
+            if seen.busiest is not None and seen.busiest_cores:
+                who = f", {seen.busiest_cores:.1f} of it {seen.busiest}"
+            found.append(f"{name}: {seen.busy_cores:.1f} cores busy (limit {limits.busy_cores:g}){who}")
+        if seen.steal_percent is not None and seen.steal_percent > limits.steal_percent:
+            taken = f"{seen.steal_percent:.0f} % of its time (limit {limits.steal_percent:g})"
+            found.append(f"{name}: its host takes {taken}")
+        for at, gpu in enumerate(seen.gpus):
+            if gpu.percent > limits.gpu_percent:
+                found.append(f"{name}: GPU {at} is {gpu.percent:.0f} % busy (limit {limits.gpu_percent:g})")
+            if gpu.celsius > limits.gpu_celsius:
+                found.append(f"{name}: GPU {at} has {gpu.celsius:.0f} °C (limit {limits.gpu_celsius:g})")
+        if seen.gpu_trouble is not None:
+            found.append(f"{name}: {seen.gpu_trouble}")
+    return found
+
+
+def wait_for_quiet(
+    shells: Mapping[str, Sequence[str]], limits: QuietLimits, tell: Callable[[str], None]
+) -> Quiet:
+    """Looks at the nodes until they are quiet, or for as long as the limits allow.
+
+    Args:
+        shells: for each node the command that runs a line of shell on it.
+        limits: what counts as quiet.
+        tell: called with what is waited for, after each look that showed some; may raise to end the waiting.
+    """
+    began = time.monotonic()
+    while True:
+        looked = time.monotonic()
+        nodes = look(shells)
+        disturbed = disturbances(nodes, limits)
+        if not disturbed or time.monotonic() - began >= limits.wait_s:
+            return Quiet(waited_s=round(looked - began, 3), nodes=nodes, disturbed=disturbed)
+        tell("; ".join(disturbed))
+        # A node that does not answer may say so at once.
+        time.sleep(max(0.0, LOOK_S - (time.monotonic() - looked)))
