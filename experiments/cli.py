@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,6 +44,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         screen.clear_status()
         place = f" ({error.filename})" if error.filename else ""
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            go_on = "make room, and give the same command again; it goes on with what is recorded"
+            print(f"The disk is full{place}: {go_on}.", file=sys.stderr)
+            return USAGE_ERROR
         print(f"A file or program could not be used: {error.strerror or error}{place}.", file=sys.stderr)
         return USAGE_ERROR
 

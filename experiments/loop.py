@@ -37,7 +37,8 @@ from experiments.summary import show_campaign, show_what_is_trained
 from training.digest import code_digest
 
 DEAD_CONTROLLER: Final = (
-    "The controller ended in the middle of the run and left no record (killed, or its machine switched off)."
+    "The controller ended in the middle of the run and left no record (killed, switched off, or without room "
+    "to write it)."
 )
 
 
@@ -198,8 +199,12 @@ class _Loop:
         if limits is None:
             return None
 
+        first = True
+
         def tell(waiting_for: str) -> None:
-            self._screen.status(f"{which} · {run.run_id} · waits for quiet nodes: {waiting_for}", now=True)
+            nonlocal first
+            self._screen.status(f"{which} · {run.run_id} · waits for quiet nodes: {waiting_for}", now=first)
+            first = False
             self._playbooks.interrupts.check()
 
         quiet = wait_for_quiet(self._cluster.shells, limits, tell)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 PROBE: Final = Path(__file__).with_name("probe.py")
 LOOK_S: Final = 2.0  # how long a node is looked at
+WORTH_A_WORD: Final = 0.1  # cores; in containers most of what a machine does can't be seen
 ANSWER_S: Final = 30.0  # after which a node that says nothing is taken for one that does not answer
 
 
@@ -104,7 +105,7 @@ def disturbances(nodes: Mapping[str, NodeSeen], limits: QuietLimits) -> list[str
             found.append(f"{name}: {seen.trouble}")
         if seen.busy_cores is not None and seen.busy_cores > limits.busy_cores:
             who = ""
-            if seen.busiest is not None and seen.busiest_cores:
+            if seen.busiest is not None and seen.busiest_cores and seen.busiest_cores >= WORTH_A_WORD:
                 who = f", {seen.busiest_cores:.1f} of it {seen.busiest}"
             found.append(f"{name}: {seen.busy_cores:.1f} cores busy (limit {limits.busy_cores:g}){who}")
         if seen.steal_percent is not None and seen.steal_percent > limits.steal_percent:

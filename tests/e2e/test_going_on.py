@@ -1,0 +1,116 @@
+"""A matrix is taken up again after a fault: nothing is lost, and nothing that was done is done twice."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.e2e.matrices import SMALL, epochs_trained, nothing_runs, records
+from tests.e2e.testbeds import Testbed, wait_for
+
+LONG = "epochs: [60]"
+
+
+def matrix(testbed: Testbed, name: str, stacks: str = "ddp, spark", epochs: str = "epochs: [1]") -> Path:
+    """A small matrix of that name."""
+    path = testbed.root / f"{name}.yml"
+    text = SMALL.replace("name: small", f"name: {name}").replace("epochs: [3]", epochs)
+    path.write_text(text.replace("[ddp, spark]", f"[{stacks}]"), encoding="utf-8")
+    return path
+
+
+def statuses(testbed: Testbed, name: str) -> dict[str, list[str]]:
+    """For each stack the statuses of its attempts, oldest first."""
+    found: dict[str, list[str]] = {}
+    for record in records(testbed, name):
+        found.setdefault(record["specification"]["stack"], []).append(record["status"])
+    return found
+
+
+@contextmanager
+def little_room(testbed: Testbed, node: str, place: str, size: str) -> Iterator[None]:
+    """A disk of that size at a place on a node, with what was there."""
+    testbed.node(
+        node,
+        f"cp -a {place} /root/kept && mount -t tmpfs -o size={size} full {place} && "
+        f"chown --reference=/root/kept {place} && chmod --reference=/root/kept {place}",
+    )
+    try:
+        yield
+    finally:
+        testbed.node(node, f"umount {place} && rm -rf /root/kept")
+
+
+def test_after_a_node_was_rebooted(testbed: Testbed) -> None:
+    file = matrix(testbed, "rebooted", epochs=LONG)
+    process = testbed.start("make", "--no-print-directory", "matrix", f"MATRIX={file}")
+    wait_for(
+        "training is under way",
+        lambda: epochs_trained(testbed, "ddp-w2-e60-*/*") >= 1 or process.poll() is not None,
+        300,
+    )
+    assert process.poll() is None, process.communicate()[0]
+    testbed.run("docker", "restart", "--time", "20", f"{testbed.name}-worker2")
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 1, output
+    before = statuses(testbed, "rebooted")
+    assert before["ddp"] == ["failed"], output
+    testbed.make("matrix", f"MATRIX={file}")
+    after = statuses(testbed, "rebooted")
+    assert after["ddp"] == ["failed", "ok"]
+    # What was done before the second command was not done again.
+    assert after["spark"] == (before["spark"] if before["spark"] == ["ok"] else [*before["spark"], "ok"])
+    assert nothing_runs(testbed)
+
+
+def test_after_a_nodes_disk_was_full(testbed: Testbed) -> None:
+    # Reviews that were not staged before: the data set is the first thing that needs room.
+    file = matrix(testbed, "nodefull", stacks="spark")
+    file.write_text(file.read_text().replace("seed: 0", "seed: 7"), encoding="utf-8")
+    with little_room(testbed, "worker2", "/var/lib/trainbed/data", "64k"):
+        refused = testbed.make("matrix", f"MATRIX={file}", check=False)
+    assert refused.code == 2
+    assert re.search(
+        r"worker2: .*(No space left on device|Failure writing output|write error)", refused.output
+    )
+    assert records(testbed, "nodefull") == []
+
+    # Then Spark's own directory, in the middle of a run.
+    with little_room(testbed, "worker2", "/var/lib/trainbed/spark", "32k"):
+        refused = testbed.make("matrix", f"MATRIX={file}", check=False)
+    assert refused.code == 1, refused.output
+    assert statuses(testbed, "nodefull") == {"spark": ["failed"]}
+    assert nothing_runs(testbed)
+
+    testbed.make("matrix", f"MATRIX={file}")
+    assert statuses(testbed, "nodefull") == {"spark": ["failed", "ok"]}
+
+
+def test_after_the_controllers_disk_was_full(testbed: Testbed) -> None:
+    file = matrix(testbed, "full")
+    results = testbed.root / "results" / "full"
+    testbed.make("matrix", f"MATRIX={file}", "ARGS=--only 'ddp-*'")
+    kept = testbed.root / "kept"
+    subprocess.run(["cp", "-a", results, kept], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "full", results], check=True)
+    try:
+        subprocess.run(["cp", "-a", f"{kept}/.", results], check=True)
+        filler = results / ".filler"
+        with filler.open("wb") as full:
+            subprocess.run(["cat", "/dev/zero"], stdout=full, stderr=subprocess.DEVNULL, check=False)
+        refused = testbed.make("matrix", f"MATRIX={file}", check=False)
+        assert refused.code == 2
+        assert "The disk is full" in refused.output and "give the same command again" in refused.output
+        assert statuses(testbed, "full") == {"ddp": ["ok"]}
+        assert nothing_runs(testbed)
+        filler.unlink()
+        done = testbed.make("matrix", f"MATRIX={file}")
+        assert "1 of 2 runs are done already" in done.output
+        found = statuses(testbed, "full")
+        assert found["ddp"] == ["ok"] and found["spark"][-1] == "ok"
+        testbed.run("python", "-m", "experiments", "check", "results/full")
+    finally:
+        subprocess.run(["umount", results], check=True)
