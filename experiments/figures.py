@@ -112,10 +112,8 @@ def _newest_ok(records: Sequence[Record]) -> Record | None:
 
 def _why_absent(run: PlannedRun, records: Sequence[Record]) -> str | None:
     """Why a planned run has no figures; None if it has."""
-    if run.cannot_run is not None:
-        return run.cannot_run
     if not records:
-        return "Not run yet."
+        return run.cannot_run or "Not run yet."
     if _newest_ok(records) is None:
         return f"No attempt is ok; the last one {STATUS_WORDS[records[-1].status]}: {records[-1].reason}"
     return None

@@ -68,20 +68,26 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
                 _Loop(playbooks, open_campaign(folder), prepared, git).recover()
             except UserError as error:
                 playbooks.screen.line(f"Passed over: {error}", "yellow")
-        campaign = _campaign(root, playbooks, matrix, prepared, git, options.new)
+        plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
+        campaign = _campaign(root, playbooks, matrix, prepared, git, plan, options.new)
         show_what_is_trained(playbooks.screen, campaign)
-        selected = _selected(campaign.file.measured, options.only)
-        return _Loop(playbooks, campaign, prepared, git).go(selected, _Time(options.max_time_s, results))
+        time_left = _Time(options.max_time_s, results)
+        return _Loop(playbooks, campaign, prepared, git).go(plan, options, time_left)
 
 
 def _campaign(
-    root: Path, playbooks: Playbooks, matrix: Matrix, prepared: Prepared, git: Git, new: bool
+    root: Path,
+    playbooks: Playbooks,
+    matrix: Matrix,
+    prepared: Prepared,
+    git: Git,
+    plan: list[PlannedRun],
+    new: bool,
 ) -> Campaign:
     """The newest campaign, if it was made of the same things as there are now, else a new one."""
     say = playbooks.screen.line
     folder = root / "results" / matrix.name
     archive = build_archive(root / "training")
-    plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
     identity = identity_of(root, matrix, prepared, sha256(archive), plan)
     existing = campaigns(folder)
     if existing and not new:
@@ -147,15 +153,20 @@ class _Loop:
                 "yellow",
             )
 
-    def go(self, selected: list[PlannedRun], left: _Time) -> int:
-        """Runs what is not done of `selected`, shows the table, returns the exit status."""
+    def go(self, plan: list[PlannedRun], options: Options, left: _Time) -> int:
+        """Runs what is to be done of `plan`, shows the table, returns the exit status.
+
+        `plan` has the campaign's runs; which of them can be made may have changed since it began (the link is
+        set to another rate, say).
+        """
+        selected = _selected([run for run in plan if not run.warm_up], options.only)
         possible = [run for run in selected if run.cannot_run is None]
         todo = self._lacking(possible)
         done = len(possible) - len(todo)
         if done:
             self._screen.line(f"{done} of {len(possible)} runs are done already.")
         at = done
-        for run in self._with_warm_ups(todo):
+        for run in self._with_warm_ups(plan, todo):
             self._playbooks.interrupts.check()
             at += not run.warm_up
             if not left.suffices(run):
@@ -182,15 +193,20 @@ class _Loop:
         """Those that have no record that is ok."""
         return [run for run in runs if self._campaign.counting(run.run_id) is None]
 
-    def _with_warm_ups(self, todo: list[PlannedRun]) -> list[PlannedRun]:
+    def _with_warm_ups(self, plan: list[PlannedRun], todo: list[PlannedRun]) -> list[PlannedRun]:
         """What is to do, in the plan's order; with the warm-ups that it needs and that were not made."""
         ids = {run.run_id for run in todo}
         needed = {(run.block, run.specification.stack) for run in todo}
         return [
             run
-            for run in self._campaign.file.plan
+            for run in plan
             if run.run_id in ids
-            or (run.warm_up and (run.block, run.specification.stack) in needed and self._lacking([run]))
+            or (
+                run.warm_up
+                and run.cannot_run is None
+                and (run.block, run.specification.stack) in needed
+                and self._lacking([run])
+            )
         ]
 
     def _wait_for_quiet(self, which: str, run: PlannedRun) -> Quiet | None:

@@ -25,7 +25,7 @@ class PlannedRun(BaseModel):
     specification: RunSpec
     cannot_run: str | None = None  # why it can't be run on this cluster; None = it can
     written: int = 0  # its place in the matrix, by which reports are ordered
-    block: int = 1  # the runs of one seed, from 1 on
+    block: int = 1  # the runs of one seed on one setting of the cluster, from 1 on
     warm_up: bool = False  # recorded, and never counted
 
     @property
@@ -37,18 +37,20 @@ class PlannedRun(BaseModel):
 def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[PlannedRun]:
     """Every run of `matrix`, in the order in which they are run; those that this cluster can't run say why.
 
-    Block by block (the runs of one seed), each in the matrix's arrangement; before a stack's first run in a
-    block comes its warm-up, if the matrix has any.
+    Block by block (the runs of one seed on one setting of the cluster, such as its link rate), each in the
+    matrix's arrangement; before a stack's first run in a block comes its warm-up, if the matrix has any.
     """
-    blocks: dict[int, list[PlannedRun]] = {}
+    blocks: dict[tuple[str, ...], list[PlannedRun]] = {}
     for at, combination in enumerate(matrix.combinations()):
         run = _planned(matrix, combination, cluster, data_digest)
-        runs = blocks.setdefault(run.specification.work.seed, [])
+        conditions = run.specification.conditions
+        setting = (conditions.link_rate or "", conditions.pinning, conditions.device)
+        runs = blocks.setdefault((*setting, str(run.specification.work.seed)), [])
         runs.append(run.model_copy(update={"written": at}))
     plan: list[PlannedRun] = []
-    for number, (seed, runs) in enumerate(blocks.items(), start=1):
+    for number, (key, runs) in enumerate(blocks.items(), start=1):
         if matrix.order.arrangement == "random":
-            random.Random(f"{matrix.order.seed} {seed}").shuffle(runs)
+            random.Random(f"{matrix.order.seed} {key}").shuffle(runs)
         warmed = _with_warm_ups(runs) if matrix.order.warm_ups else runs
         plan += [run.model_copy(update={"block": number}) for run in warmed]
     return plan
@@ -59,7 +61,7 @@ def _with_warm_ups(runs: list[PlannedRun]) -> Iterator[PlannedRun]:
     warm: set[str] = set()
     for run in runs:
         stack = run.specification.stack
-        if run.cannot_run is None and stack not in warm:
+        if stack not in warm:
             warm.add(stack)
             yield _warm_up(other for other in runs if other.specification.stack == stack)
         yield run
@@ -67,9 +69,7 @@ def _with_warm_ups(runs: list[PlannedRun]) -> Iterator[PlannedRun]:
 
 def _warm_up(runs: Iterable[PlannedRun]) -> PlannedRun:
     """One epoch of the run with the most workers, so that every node that takes part has been used."""
-    run = max(
-        (run for run in runs if run.cannot_run is None), key=lambda run: run.specification.work.world_size
-    )
+    run = max(runs, key=lambda run: (run.cannot_run is None, run.specification.work.world_size))
     work = run.specification.work
     specification = run.specification.model_copy(
         update={"work": work.model_copy(update={"epochs": 1, "seed": WARM_UP_SEEDS + work.seed})}

@@ -16,7 +16,7 @@ def show_plan(screen: Screen, plan: list[PlannedRun], name: str, estimates: Esti
     rows = []
     for at, run in enumerate(plan, start=1):
         known = None if run.cannot_run else estimates.of(run.specification)
-        does = "warms up, not counted" if run.warm_up else "runs"
+        does = "warms up, is not counted" if run.warm_up else "runs"
         rows.append([str(at), run.run_id, "" if known is None else duration(known), run.cannot_run or does])
     warm_ups = sum(run.warm_up for run in plan)
     title = f"Plan of {name}: {len(plan) - warm_ups} runs" + (f", {warm_ups} warm-ups" if warm_ups else "")
@@ -61,12 +61,10 @@ def show_campaign(screen: Screen, campaign: Campaign) -> None:
 
 
 def _row(campaign: Campaign, run: PlannedRun) -> list[str]:
-    if run.cannot_run is not None:
-        return [run.run_id, "not run", "", "", "", "", run.cannot_run]
     records = campaign.records(run.run_id)
     record = campaign.counting(run.run_id) or (records[-1] if records else None)
     if record is None:
-        return [run.run_id, "not run", "", "", "", "", "Not yet."]
+        return [run.run_id, "not run", "", "", "", "", run.cannot_run or "Not yet."]
     return [
         run.run_id,
         "warm-up" if record.ok and run.warm_up else record.status,

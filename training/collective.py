@@ -120,8 +120,13 @@ class StopVote:
         return bool(ballot.item())
 
 
-def replicate(model: torch.nn.Module, session: Session, phases: Phases) -> torch.nn.Module:
-    """`model` as a rank calls it in training: after `backward` its gradients are the means over all ranks."""
+def replicate(
+    model: torch.nn.Module, session: Session, phases: Phases, gradient_sync: str = "allreduce"
+) -> torch.nn.Module:
+    """`model` as a rank calls it in training: after `backward` its gradients are the means over all ranks.
+
+    `gradient_sync` is the work's: how the gradients get from rank to rank.
+    """
     if session.world_size == 1:
         return model
     replica = DistributedDataParallel(
@@ -129,7 +134,7 @@ def replicate(model: torch.nn.Module, session: Session, phases: Phases) -> torch
         device_ids=[session.device] if session.device.type == "cuda" else None,
         forward_sync_buffers=False,  # BERT's are constants: nothing to send in every step
     )
-    replica.register_comm_hook(phases, timed_allreduce)
+    replica.register_comm_hook(phases, HOOKS[gradient_sync])
     return replica
 
 
@@ -149,3 +154,23 @@ def timed_allreduce(
     work = dist.all_reduce(gradient, async_op=True)
     reduced: torch.futures.Future[torch.Tensor] = work.get_future().then(lambda future: future.value()[0])
     return reduced
+
+
+def timed_bf16_allreduce(
+    phases: Phases,
+    bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch re-exports it where mypy can't see
+) -> torch.futures.Future[torch.Tensor]:
+    """As `timed_allreduce`, with gradients rounded to bfloat16 before they are sent: half the bytes."""
+    if bucket.is_last():
+        phases.begin("exposed_sync")
+    whole = bucket.buffer()
+    rounded = whole.to(torch.bfloat16).mul_(1.0 / dist.get_world_size())
+    work = dist.all_reduce(rounded, async_op=True)
+    reduced: torch.futures.Future[torch.Tensor] = work.get_future().then(
+        lambda future: whole.copy_(future.value()[0])
+    )
+    return reduced
+
+
+HOOKS: Final = {"allreduce": timed_allreduce, "bf16": timed_bf16_allreduce}
+"""What DDP does with gradients, by the work's `gradient_sync`."""

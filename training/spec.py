@@ -153,7 +153,7 @@ class Work(_Frozen):
     grouping: Literal["none"] = "none"
     last_batch: Literal["keep", "drop"] = "keep"
     precision: Literal["fp32"] = "fp32"
-    gradient_sync: Literal["allreduce"] = "allreduce"
+    gradient_sync: Literal["allreduce", "bf16"] = "allreduce"  # bf16: rounded to half the bytes on the way
     evaluate_every_epochs: int = Field(default=1, ge=1)  # the last epoch is always evaluated
     checkpoint_every_epochs: int = Field(default=0, ge=0)  # 0 = never
     checkpoint_every_steps: int = Field(default=0, ge=0)  # besides; 0 = never

@@ -81,7 +81,7 @@ def set_up(work: Work, data: Dataset, session: Session, phases: Phases) -> Train
         phases=phases,
         data=data,
         model=model,
-        replica=replicate(model, session, phases),
+        replica=replicate(model, session, phases, work.gradient_sync),
         optimiser=optimiser,
         schedule=schedule,
         vote=StopVote(session),

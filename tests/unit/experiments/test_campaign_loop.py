@@ -81,7 +81,7 @@ def test_only_and_new(workplace: Workplace) -> None:
 def test_warm_ups_are_recorded_and_not_counted(workplace: Workplace) -> None:
     workplace.matrix(MATRIX.replace("warm_ups: false", "warm_ups: true"))
     said = " ".join(workplace.run("plan", "small")[1].split())
-    assert "Plan of small: 4 runs, 2 warm-ups" in said and said.count("warms up, not counted") == 2
+    assert "Plan of small: 4 runs, 2 warm-ups" in said and said.count("warms up, is not counted") == 2
     workplace.forget_calls()
     workplace.behaviour(runs={"slow-w2-e1": {"fails": "log"}})
     status, output = workplace.run("run", "small")
@@ -302,6 +302,23 @@ def test_what_cannot_be_run_is_a_row_with_its_reason(workplace: Workplace) -> No
     report = (workplace.campaigns()[-1] / "report.md").read_text()
     assert report.count("its packages can't be had here") == 2 and "| slow | 2 | 0 of 1 |" in report
     assert not workplace.faults()
+
+
+def test_a_campaign_goes_on_when_the_cluster_is_set_to_what_was_lacking(workplace: Workplace) -> None:
+    text = MATRIX.replace("stack: [plain, slow]", "stack: [plain]").replace("workers: [1, 2]", "workers: [1]")
+    axis = "  seed: [1]\n  link_rate: [null, 1gbit]"
+    workplace.matrix(text.replace("  seed: [1]", axis).replace("warm_ups: false", "warm_ups: true"))
+    status, output = workplace.run("run", "small")
+    assert status == 0 and "asks for the link rate 1gbit, and the cluster's is not limited" in output
+    workplace.cluster(link={"configured": "1gbit", "measured_mbit": 940.0})
+    status, output = workplace.run("run", "small")
+    assert status == 0 and "goes on" in output
+    (campaign,) = workplace.campaigns()
+    figures = figures_of(open_campaign(campaign))
+    assert {record.specification.conditions.link_rate for record in figures.counting} == {None, "1gbit"}
+    assert figures.not_run == [] and not workplace.faults()
+    assert len(list(campaign.glob("*/01/record.json"))) == 4  # two of them warm-ups
+    assert workplace.run("report", "small")[0] == 0
 
 
 def test_a_lock_that_is_held_stops_it_with_what_ansible_said(workplace: Workplace) -> None:

@@ -190,10 +190,21 @@ def test_a_warm_up_comes_before_a_stacks_first_run_in_a_block_and_is_no_run_that
     assert [row[1:] for row in told[6:]] == [row[1:] for row in told[:6]]
     assert len({run.run_id for run in plan}) == 12
     assert {run.specification.work.epochs for run in plan if run.warm_up} == {1}
-    # A stack that this cluster does not have is not warmed up.
+    # A stack that this cluster does not have can't be warmed up either.
     lacking = Cluster.model_validate_json(json.dumps(cluster.model_dump() | {"stacks": ["slow"]}))
     plan = make_plan(load_matrix(write(tmp_path, text)), lacking, "a" * 64)
-    assert {run.axes["stack"] for run in plan if run.warm_up} == {"slow"}
+    assert {run.axes["stack"] for run in plan if run.warm_up and run.cannot_run is None} == {"slow"}
+
+
+def test_runs_on_another_setting_of_the_cluster_are_blocks_of_their_own(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    text = MATRIX.replace("  seed: [1]", "  seed: [1, 2]\n  link_rate: [null, 1gbit]")
+    plan = make_plan(load_matrix(write(tmp_path, text)), cluster, "a" * 64)
+    blocks = {run.block: (run.axes["link_rate"], run.axes["seed"]) for run in plan}
+    assert sorted(blocks.values(), key=str) == [("1gbit", 1), ("1gbit", 2), (None, 1), (None, 2)]
+    assert all((run.axes["link_rate"], run.axes["seed"]) == blocks[run.block] for run in plan)
+    assert all((run.cannot_run is None) == (run.axes["link_rate"] is None) for run in plan)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.unit.training.training_helpers import Ranks
@@ -61,6 +62,37 @@ def compare(out: Path) -> None:
     del replica
     leave(place)
     (out / f"{place.rank}").touch()
+
+
+def compare_rounded(out: Path) -> None:
+    torch.set_num_threads(1)
+    place = Place()
+    join(place)
+    theirs, ours, exact = network(), network(), network()
+    replica = DistributedDataParallel(theirs)
+    # By its own name, DDP would take PyTorch's hook on GPUs only.
+    replica.register_comm_hook(None, lambda group, bucket: bf16_compress_hook(group, bucket))
+    steps(replica, place.rank)
+    phases = Phases()
+    phases.begin("backward")
+    steps(replicate(ours, place, phases, "bf16"), place.rank)
+    phases.settle()
+    assert phases.seconds()["exposed_sync"] > 0
+    phases.begin("backward")
+    steps(replicate(exact, place, phases), place.rank)
+    assert weights_digest(theirs.state_dict()) == weights_digest(ours.state_dict())
+    assert weights_digest(exact.state_dict()) != weights_digest(ours.state_dict())
+    for one, other in zip(exact.parameters(), ours.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=0.01, atol=0.001)
+    assert len(set(gather(place, weights_digest(ours.state_dict())))) == 1
+    del replica
+    leave(place)
+    (out / f"{place.rank}").touch()
+
+
+def test_rounded_gradients_are_those_of_pytorchs_own_hook(ranks: Ranks, tmp_path: Path) -> None:
+    assert ranks(2, compare_rounded, (tmp_path,)) == [0, 0]
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 @pytest.mark.parametrize("world_size", [2, 3])
