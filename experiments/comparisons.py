@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from experiments.figures import Cell, Figures
+from experiments.figures import Cell, Figures, setting_text
 from experiments.records import Record
 from experiments.reference import Reference
 from experiments.statistics import LEVEL, MARGIN, Ratio, Split, holm, paired_ratio, split
@@ -31,6 +31,7 @@ class Parts:
 
     stack: str
     workers: int
+    setting: str  # the values of the matrix's other axes
     here: Split
     there: Split | None  # the dissertation's
 
@@ -90,18 +91,19 @@ def verdict(ratio: Ratio, corrected_p: float | None) -> str:
 
 def parts(figures: Figures, reference: Reference) -> list[Parts]:
     """The split of every stack's time, where there are runs of two lengths."""
-    points: dict[tuple[str, int], list[tuple[float, float]]] = {}
-    for record in figures.counting:
-        work = record.specification.work
-        if record.train_s is not None:
-            points.setdefault((record.specification.stack, work.workers), []).append(
-                (work.steps_per_epoch * work.epochs, record.train_s)
-            )
+    points: dict[tuple[str, int, str], list[tuple[float, float]]] = {}
+    for cell in figures.cells:
+        measured = points.setdefault((cell.stack, cell.workers, setting_text(cell.axes)), [])
+        for record in cell.records:
+            work = record.specification.work
+            if record.train_s is not None:
+                measured.append((work.steps_per_epoch * work.epochs, record.train_s))
     found = []
-    for (stack, workers), measured in points.items():
+    for (stack, workers, setting), measured in points.items():
         here = split(measured)
         if here is not None:
-            found.append(Parts(stack, workers, here, _reference_split(reference, stack, workers)))
+            there = _reference_split(reference, stack, workers)
+            found.append(Parts(stack, workers, setting, here, there))
     return found
 
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from experiments.comparisons import Beside, Compared, Parts
-from experiments.figures import Figures
+from experiments.figures import Cell, Figures, setting_text
+from experiments.settings import settings
 
 COLUMNS: Final = pa.schema(
     [
@@ -17,6 +18,7 @@ COLUMNS: Final = pa.schema(
         ("stack", pa.string()),
         ("workers", pa.int64()),
         ("epochs", pa.int64()),
+        ("setting", pa.string()),  # the values of the matrix's other axes
         ("quantity", pa.string()),
         ("value", pa.float64()),
         ("low", pa.float64()),  # ends of the 95 % interval, where there is one
@@ -35,7 +37,7 @@ def rows_of(
     """One row for each figure."""
     rows: list[dict[str, Any]] = []
     for cell in figures.cells:
-        about = {"stack": cell.stack, "workers": cell.workers, "epochs": cell.axes["epochs"]}
+        about = _about(cell)
         for name, found in (("train_s", cell.train_s), ("total_s", cell.total_s)):
             if found is not None:
                 rows.append(
@@ -58,15 +60,24 @@ def rows_of(
                 rows.append(about | {"section": "scaling", "quantity": name, "value": each})
     for other in compared:
         cell, ratio = other.cell, other.ratio
-        about = {"stack": cell.stack, "workers": cell.workers, "epochs": cell.axes["epochs"]}
+        about = _about(cell)
         rows.append(
             about
             | {"section": "comparison", "quantity": f"train_s over {figures.campaign.baseline}"}
             | {"value": ratio.ratio, "low": ratio.low, "high": ratio.high, "runs": ratio.n}
             | {"p": other.corrected_p}
         )
+    for setting in settings(figures):
+        ratio = setting.ratio
+        told = f"train_s, {setting.axis} {setting.cell.axes[setting.axis]} over {setting.first}"
+        rows.append(
+            _about(setting.cell)
+            | {"section": "settings", "quantity": told, "value": ratio.ratio, "runs": ratio.n}
+            | {"low": ratio.low, "high": ratio.high, "p": setting.corrected_p}
+        )
     for part in parts:
         about = {"section": "parts", "stack": part.stack, "workers": part.workers, "runs": part.here.n}
+        about["setting"] = part.setting
         there = part.there
         rows.append(
             about
@@ -84,6 +95,15 @@ def rows_of(
             | {"quantity": one.quantity, "value": one.here, "dissertation": one.there}
         )
     return rows
+
+
+def _about(cell: Cell) -> dict[str, Any]:
+    return {
+        "stack": cell.stack,
+        "workers": cell.workers,
+        "epochs": cell.axes["epochs"],
+        "setting": setting_text(cell.axes),
+    }
 
 
 def as_csv(rows: list[dict[str, Any]]) -> bytes:

@@ -74,6 +74,14 @@ class Figures:
     counting: list[Record]
 
 
+def setting_text(axes: Mapping[str, Any], without: str = "") -> str:
+    """An axis by axis description of a cell, but for its stack, workers, epochs and seed (and `without`)."""
+    usual = ("stack", "workers", "epochs", "seed", without)
+    return ", ".join(
+        f"{name} {'none' if value is None else value}" for name, value in axes.items() if name not in usual
+    )
+
+
 def half_width(accuracy: float, count: int) -> float:
     """Half the width of the 95 % interval of a share of `count` (normal approximation of the binomial)."""
     return Z_95 * math.sqrt(accuracy * (1 - accuracy) / count)

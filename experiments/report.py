@@ -22,6 +22,7 @@ from experiments.matrix import Order
 from experiments.plots import plots_of
 from experiments.records import Gpu, ImageState, Rank, Record, utc_text
 from experiments.reference import dissertation
+from experiments.settings import settings, settings_table
 from experiments.statistics import Estimate
 from experiments.summary import model_text
 from experiments.tables import beside_table, comparison_table, parts_table
@@ -84,6 +85,7 @@ def view(figures: Figures) -> dict[str, Any]:
     side = beside(figures, reference)
     tables = [
         comparison_table(compared, campaign.baseline),
+        settings_table(settings(figures)),
         parts_table(split),
         beside_table(side, reference, _work_text(campaign)),
     ]

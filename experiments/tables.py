@@ -40,9 +40,9 @@ def comparison_table(compared: list[Compared], baseline: str) -> Table:
             *_epochs(each),
             str(each.ratio.n),
             f"{each.ratio.ratio:.3f}",
-            _interval(each.ratio.low, each.ratio.high, 3),
-            _p(each.corrected_p),
-            _p(each.ratio.equivalent_p),
+            interval_text(each.ratio.low, each.ratio.high, 3),
+            p_text(each.corrected_p),
+            p_text(each.ratio.equivalent_p),
             each.verdict,
         ]
         for each in compared
@@ -89,7 +89,7 @@ def parts_table(found: list[Parts]) -> Table:
             ),
         ],
         rows=[
-            [each.stack, str(each.workers), str(each.here.n), *_split(each.here), *_split(each.there)]
+            [_named(each), str(each.workers), str(each.here.n), *_split(each.here), *_split(each.there)]
             for each in found
         ],
     )
@@ -132,17 +132,23 @@ def beside_table(found: list[Beside], reference: Reference, work_here: str) -> T
     )
 
 
+def _named(part: Parts) -> str:
+    return f"{part.stack}, {part.setting}" if part.setting else part.stack
+
+
 def _epochs(each: Compared) -> list[str]:
     return [str(each.cell.axes["epochs"])]
 
 
-def _interval(low: float | None, high: float | None, digits: int) -> str:
+def interval_text(low: float | None, high: float | None, digits: int) -> str:
+    """`0.98 to 1.02`."""
     if low is None or high is None:
         return NOTHING
     return f"{low:.{digits}f} to {high:.{digits}f}"
 
 
-def _p(value: float | None) -> str:
+def p_text(value: float | None) -> str:
+    """A p value, no more exact than it means anything."""
     if value is None:
         return NOTHING
     return "< 0.001" if value < 0.001 else f"{value:.3f}"

@@ -11,7 +11,7 @@ from pathlib import Path
 from tests.e2e.matrices import SMALL, epochs_trained, nothing_runs, records
 from tests.e2e.testbeds import Testbed, wait_for
 
-LONG = "epochs: [60]"
+LONG = "epochs: [25]"
 
 
 def matrix(testbed: Testbed, name: str, stacks: str = "ddp, spark", epochs: str = "epochs: [1]") -> Path:
@@ -49,7 +49,7 @@ def test_after_a_node_was_rebooted(testbed: Testbed) -> None:
     process = testbed.start("make", "--no-print-directory", "matrix", f"MATRIX={file}")
     wait_for(
         "training is under way",
-        lambda: epochs_trained(testbed, "ddp-w2-e60-*/*") >= 1 or process.poll() is not None,
+        lambda: epochs_trained(testbed, "ddp-w2-e25-*/*") >= 1 or process.poll() is not None,
         300,
     )
     assert process.poll() is None, process.communicate()[0]

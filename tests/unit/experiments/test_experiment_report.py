@@ -279,6 +279,30 @@ def test_with_a_constant_batch_the_speed_up_is_against_the_same_batch_alone(tmp_
     assert found["ddp", 2].speed_up == pytest.approx(50 / 30)
 
 
+def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
+    plan, records = [], []
+    for sync, seconds in (("allreduce", 50.0), ("bf16", 40.0)):
+        for seed in (1, 2, 3):
+            one = spec("ddp", 2, seed)
+            specification = one.model_copy(
+                update={"work": one.work.model_copy(update={"gradient_sync": sync})}
+            )
+            changes = of_specification(specification)
+            records.append(record("ddp", 2, seconds + seed / 10, 60 + seed, seed, **changes))
+            axes = {"stack": "ddp", "workers": 2, "epochs": 2, "gradient_sync": sync, "seed": seed}
+            plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
+    made = campaign(tmp_path, plan, records)
+    content = view(figures_of(made))
+    table = next(table for table in content["tables"] if table.title == "What the settings bring")
+    (row,) = table.rows
+    assert row[:5] == ["gradient_sync", "bf16", "allreduce", "ddp, workers 2, epochs 2", "3"]
+    assert row[5] == "0.801" and row[8] == "takes less time"
+    csv = next(path for path in write_report(made) if path.name == "figures.csv").read_text()
+    assert "gradient_sync bf16 over allreduce" in csv
+    titles = [table.title for table in view(figures_of(quick(tmp_path / "quick")))["tables"]]
+    assert "What the settings bring" not in titles
+
+
 def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
     content = view(figures_of(quick(tmp_path)))
     table = next(table for table in content["tables"] if table.title == "Beside the dissertation")

@@ -1,0 +1,95 @@
+"""What a setting brings: cells that differ in one axis only, held against that axis's first value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from experiments.comparisons import paired_by_seed, verdict
+from experiments.figures import Cell, Figures, setting_text
+from experiments.statistics import Ratio, holm, paired_ratio
+from experiments.tables import NOTHING, Column, Table, interval_text, p_text
+
+SHOWN_ELSEWHERE: Final = ("stack", "workers", "epochs")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A cell against the one that has an axis's first value, and all else alike."""
+
+    axis: str
+    cell: Cell
+    first: Any
+    ratio: Ratio
+    corrected_p: float | None  # by Holm, for all comparisons of settings; None with one pair
+    verdict: str
+
+
+def settings(figures: Figures) -> list[Setting]:
+    """Every comparison of settings that the runs allow, in the order of the matrix."""
+    found = []
+    first = figures.cells[0].axes if figures.cells else {}
+    for axis in (name for name in first if name not in SHOWN_ELSEWHERE):
+        for cell in figures.cells:
+            base = next(
+                (each for each in figures.cells if each.axes == cell.axes | {axis: first[axis]}), None
+            )
+            if base is None or base is cell:
+                continue
+            pairs = paired_by_seed(cell.records, base.records)
+            ratio = paired_ratio([(above.train_s or 0.0, below.train_s or 0.0) for above, below in pairs])
+            if ratio is not None:
+                found.append((axis, cell, first[axis], ratio))
+    corrected = iter(holm([ratio.p for *_, ratio in found if ratio.p is not None]))
+    compared = []
+    for axis, cell, first, ratio in found:
+        p = next(corrected) if ratio.p is not None else None
+        compared.append(Setting(axis, cell, first, ratio, p, verdict(ratio, p)))
+    return compared
+
+
+def settings_table(found: list[Setting]) -> Table:
+    """The settings against one another."""
+    names = ["pairs", "train_s, ratio", "95 % interval", "p (Holm)"]
+    return Table(
+        title="What the settings bring",
+        before=(
+            "Runs of the same seed that differ in one setting only: its value against the first one of the "
+            f"matrix. {len(found)} comparison{'s are' if len(found) > 1 else ' is'} made in this table; p is "
+            "corrected for their number."
+        ),
+        columns=[
+            Column("setting"),
+            Column("value"),
+            Column("against"),
+            Column("where"),
+            *(Column(name, True) for name in names),
+            Column("so"),
+        ],
+        rows=[
+            [
+                each.axis,
+                value_text(each.cell.axes[each.axis]),
+                value_text(each.first),
+                _where(each),
+                str(each.ratio.n),
+                f"{each.ratio.ratio:.3f}",
+                interval_text(each.ratio.low, each.ratio.high, 3),
+                p_text(each.corrected_p),
+                each.verdict,
+            ]
+            for each in found
+        ],
+    )
+
+
+def value_text(value: Any) -> str:
+    """An axis's value as it is shown."""
+    return NOTHING if value is None else str(value)
+
+
+def _where(each: Setting) -> str:
+    cell = each.cell
+    rest = setting_text(cell.axes, without=each.axis)
+    told = f"{cell.stack}, workers {cell.workers}, epochs {cell.axes['epochs']}"
+    return f"{told}, {rest}" if rest else told
