@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from experiments.archive import file_sha256
 from experiments.cause import cause_of_failure, without_secrets
 from experiments.quiet import Quiet
+from experiments.rank_use import RankUse
 from experiments.records import Environment, Epoch, Launch, Rank, RankGpu, Record, Status
 from training.spec import PHASES, RunSpec, explain
 
@@ -45,6 +46,8 @@ class _LeftRank(_Left):
     omp_num_threads: str | None = Field(default=None, alias="OMP_NUM_THREADS")
     visible_gpus: str | None = Field(default=None, alias="CUDA_VISIBLE_DEVICES")
     gpu: RankGpu | None = None
+    use: RankUse | None = None
+    parameters: int | None = None
     cpu_capability: str
     versions: dict[str, str]
     environment_digest: str | None = None

@@ -26,6 +26,7 @@ from experiments.errors import UserError
 from experiments.files import write_whole
 from experiments.provenance import Git
 from experiments.quiet import Quiet
+from experiments.rank_use import RankUse
 from training.spec import PHASES, RunSpec, Sha256, explain
 
 SCHEMA_VERSION: Final = 1
@@ -109,6 +110,8 @@ class Rank(_Part):
     omp_num_threads: str | None
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES, as its launcher set it
     gpu: RankGpu | None = None  # None on a CPU
+    use: RankUse | None = None  # None in records from before it was read
+    parameters: int | None = None  # of the model
     cpu_capability: str
     versions: dict[str, str]
     environment_digest: str | None

@@ -21,6 +21,7 @@ from training.process import keep_freed_memory, process_facts
 from training.session import Session
 from training.spec import RunSpec
 from training.stop import Stopped, Yielded
+from training.use import Meter
 
 
 def run_job(
@@ -49,6 +50,7 @@ def run_job(
     peers.listen(join(session), session, phases)
 
     watched = watch(session.device, out, session.rank)
+    meter = Meter()
     train_start = time.time()
     try:
         outcome = train(spec.work, data, session, phases, peers.place)
@@ -58,6 +60,7 @@ def run_job(
         part(session, peers)
         raise Yielded(str(stopped)) from stopped
     train_end = time.time()
+    used = meter.stop()
 
     digest = weights_digest(outcome.model.state_dict())
     times = {
@@ -84,7 +87,9 @@ def run_job(
             "train_s": phases.total(),
             "steps": outcome.steps,
             "weights_digest": digest,
+            "parameters": sum(parameter.numel() for parameter in outcome.model.parameters()),
             "gpu": summed_up(watched),
+            "use": used,
         },
     )
     agree(session, digest)

@@ -16,9 +16,12 @@ from experiments.compose import Asked, Happened, compose
 from experiments.errors import UserError
 from experiments.playbooks import failure_message, last_lines
 from experiments.progress import Progress, duration
+from experiments.rank_use import RankUse
 from experiments.records import SCHEMA, Record, parse_record, read_record, schema_text, write_record
 from tests.unit.experiments.made_up_records import ENVIRONMENT, STARTED, record, spec
+from tests.unit.experiments.made_up_use import NO_RAPL, rank_use
 from training.spec import PHASES
+from training.use import Meter
 
 
 def test_the_schema_file_is_current() -> None:
@@ -135,6 +138,26 @@ def test_a_gpu_that_throttled_or_was_not_looked_at_is_noted(left: Left) -> None:
         "Rank 0's GPU (Tesla T4 on worker1.lab) throttled: power cap in 25 % of 40 samples.",
         "Rank 1's GPU (Tesla T4 on worker2.lab): Not sampled: NVMLError: no driver",
     ]
+
+
+def test_what_a_rank_used_is_kept_and_may_be_absent(left: Left) -> None:
+    left.rank(1, use=rank_use(), parameters=4_369_666)
+    made = left.compose()
+    assert made.ok and made.ranks[0].use is None
+    used = made.ranks[1].use
+    assert used is not None and made.ranks[1].parameters == 4_369_666
+    assert used.network.interfaces is not None and used.network.interfaces["eth0"].sent_bytes == 500 * 2**20
+    assert (used.energy.cpu_j, used.energy.trouble) == (None, NO_RAPL)
+    text = made.model_dump_json()
+    jsonschema.validate(json.loads(text), json.loads(SCHEMA.read_text()))
+    old = json.loads(text)
+    for rank in old["ranks"]:
+        del rank["use"], rank["parameters"]
+    assert parse_record(json.dumps(old).encode(), Path("record.json")).ranks[1].use is None
+
+
+def test_what_training_reads_is_what_records_hold() -> None:
+    RankUse.model_validate_json(json.dumps(Meter().stop()))
 
 
 def test_what_a_stack_says_of_its_containers_and_of_its_times_is_kept(left: Left) -> None:

@@ -1,0 +1,96 @@
+"""What a rank used while it trained, as its record has it (read by `training.use`)."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict
+
+
+class _Read(BaseModel):
+    """Figures from one place. They are null where they could not be read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    by: str  # who read them, how, and of what
+    trouble: str | None  # why they, or some of them, are lacking
+
+
+class CpuUse(_Read):
+    """Processor time and context switches of the rank's process."""
+
+    user_s: float | None
+    system_s: float | None
+    voluntary_switches: int | None
+    involuntary_switches: int | None
+
+
+class WaitingUse(_Read):
+    """How long the rank's threads were ready to run and had no core, all threads added up."""
+
+    waited_s: float | None
+
+
+class MemoryUse(_Read):
+    """The most memory that the rank's process ever held resident."""
+
+    peak_mb: float | None  # MB of 2^20 bytes
+
+
+class DiskUse(_Read):
+    """What the rank's process had disks and network file systems do."""
+
+    read_bytes: int | None
+    written_bytes: int | None
+
+
+class Traffic(BaseModel):
+    """Bytes through one network interface."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    sent_bytes: int
+    received_bytes: int
+
+
+class NetworkUse(_Read):
+    """Traffic of the rank's network namespace: of all that runs in it, other ranks included."""
+
+    namespace: (
+        str | None
+    )  # as the kernel names it; ranks of one node that name the same one share its figures
+    interfaces: dict[str, Traffic] | None  # those that were counted
+
+
+class Way(_Read):
+    """Over which interface the rank meets the others."""
+
+    interface: str | None
+
+
+class MachineUse(_Read):
+    """Time that the machine below took from this one while it wanted to run, all processors added up."""
+
+    id: str | None  # the kernel's boot id: nodes that are containers of one machine have the same
+    processors: int | None
+    stolen_s: float | None
+
+
+class EnergyUse(_Read):
+    """Energy of the machine's processor packages."""
+
+    cpu_j: float | None
+
+
+class RankUse(BaseModel):
+    """What one rank used between two readings, taken just before and just after the training function."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    seconds: float  # between the readings
+    cpu: CpuUse
+    waiting: WaitingUse
+    memory: MemoryUse
+    disk: DiskUse
+    network: NetworkUse
+    way: Way
+    machine: MachineUse
+    energy: EnergyUse
