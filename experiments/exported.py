@@ -11,6 +11,7 @@ from pyarrow import csv, parquet
 from experiments.comparisons import Beside, Compared, Parts
 from experiments.figures import Cell, Figures, setting_text
 from experiments.settings import settings
+from experiments.use_figures import usage_rows
 
 COLUMNS: Final = pa.schema(
     [
@@ -94,7 +95,7 @@ def rows_of(
             {"section": "dissertation", "stack": one.stack, "workers": one.workers}
             | {"quantity": one.quantity, "value": one.here, "dissertation": one.there}
         )
-    return rows
+    return rows + usage_rows(figures.cells)
 
 
 def _about(cell: Cell) -> dict[str, Any]:

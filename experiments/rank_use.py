@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict
 
 
-class _Read(BaseModel):
+class Read(BaseModel):
     """Figures from one place. They are null where they could not be read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -14,7 +14,7 @@ class _Read(BaseModel):
     trouble: str | None  # why they, or some of them, are lacking
 
 
-class CpuUse(_Read):
+class CpuUse(Read):
     """Processor time and context switches of the rank's process."""
 
     user_s: float | None
@@ -23,19 +23,19 @@ class CpuUse(_Read):
     involuntary_switches: int | None
 
 
-class WaitingUse(_Read):
+class WaitingUse(Read):
     """How long the rank's threads were ready to run and had no core, all threads added up."""
 
     waited_s: float | None
 
 
-class MemoryUse(_Read):
+class MemoryUse(Read):
     """The most memory that the rank's process ever held resident."""
 
     peak_mb: float | None  # MB of 2^20 bytes
 
 
-class DiskUse(_Read):
+class DiskUse(Read):
     """What the rank's process had disks and network file systems do."""
 
     read_bytes: int | None
@@ -51,7 +51,7 @@ class Traffic(BaseModel):
     received_bytes: int
 
 
-class NetworkUse(_Read):
+class NetworkUse(Read):
     """Traffic of the rank's network namespace: of all that runs in it, other ranks included."""
 
     namespace: (
@@ -60,13 +60,13 @@ class NetworkUse(_Read):
     interfaces: dict[str, Traffic] | None  # those that were counted
 
 
-class Way(_Read):
+class Way(Read):
     """Over which interface the rank meets the others."""
 
     interface: str | None
 
 
-class MachineUse(_Read):
+class MachineUse(Read):
     """Time that the machine below took from this one while it wanted to run, all processors added up."""
 
     id: str | None  # the kernel's boot id: nodes that are containers of one machine have the same
@@ -74,7 +74,7 @@ class MachineUse(_Read):
     stolen_s: float | None
 
 
-class EnergyUse(_Read):
+class EnergyUse(Read):
     """Energy of the machine's processor packages."""
 
     cpu_j: float | None

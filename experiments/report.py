@@ -26,6 +26,7 @@ from experiments.settings import settings, settings_table
 from experiments.statistics import Estimate
 from experiments.summary import model_text
 from experiments.tables import beside_table, comparison_table, parts_table
+from experiments.usage import usage_table
 from training.spec import PHASES, PretrainedModel, RunSpec
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -88,6 +89,7 @@ def view(figures: Figures) -> dict[str, Any]:
         settings_table(settings(figures)),
         parts_table(split),
         beside_table(side, reference, _work_text(campaign)),
+        usage_table(figures.cells),
     ]
     extra = _varying_axes(figures.cells)
     filled = [cell for cell in figures.cells if cell.records]

@@ -65,7 +65,7 @@ def spent_j(before: Mapping[str, Package], after: Mapping[str, Package], seconds
         most_w = MOST_W if end.limit_w is None else end.limit_w
         if most_w * (seconds + BURST_S) * 1e6 >= end.range_uj:
             raise EnergyError(
-                f"In {seconds:.0f} s the counter of {zone} may have begun again more than once: it holds "
+                f"The counter of {zone} may have begun again more than once: it holds "
                 f"{end.range_uj / 1e6:.0f} J, and the package may draw {most_w:.0f} W."
             )
         spent = end.energy_uj - before[zone].energy_uj
