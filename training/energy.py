@@ -101,4 +101,4 @@ def _limit_w(zone: Path) -> float | None:
 
 
 def _text(path: Path) -> str:
-    return path.read_text(encoding="ascii").strip()
+    return path.read_text(encoding="utf-8").strip()

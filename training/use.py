@@ -156,7 +156,7 @@ def _read_waiting() -> dict[str, int]:
     waited = {}
     for task in Path("/proc/self/task").iterdir():
         try:
-            waited[task.name] = int((task / "schedstat").read_text(encoding="ascii").split()[1])
+            waited[task.name] = int((task / "schedstat").read_text(encoding="utf-8").split()[1])
         except (FileNotFoundError, ProcessLookupError) as error:
             if task.exists():  # else it is a thread that has just ended
                 raise RuntimeError("The kernel keeps no account of how long threads wait.") from error
@@ -234,5 +234,5 @@ def _read_stolen_s() -> float:
 
 
 def _of_machine(before: float, after: float, _: float) -> dict[str, Any]:
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     return {"id": boot, "processors": os.cpu_count(), "stolen_s": after - before}
