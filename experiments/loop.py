@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,8 +29,10 @@ from experiments.playbooks import Playbooks, failure_message
 from experiments.progress import Follower, Progress, duration
 from experiments.provenance import Git, git_state
 from experiments.records import Environment, Record, write_record
+from experiments.references import keep_references
+from experiments.selection import nothing_to_retry, selected_runs
 from experiments.session import prepared_cluster
-from experiments.summary import show_campaign, show_what_is_trained
+from experiments.summary import show_campaign, show_references, show_what_is_trained
 from training.digest import code_digest
 
 DEAD_CONTROLLER: Final = (
@@ -44,6 +45,7 @@ class Options:
     """What `run` was told."""
 
     only: str | None = None
+    retry: str | None = None  # only runs whose newest attempt ended so: failed or interrupted
     new: bool = False
     break_lock: bool = False
     max_time_s: float | None = None  # begin no run that would not end within so many seconds
@@ -65,14 +67,19 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
                 _Loop(playbooks, open_campaign(folder), prepared, git).recover()
             except UserError as error:
                 playbooks.screen.line(f"Passed over: {error}", "yellow")
-        campaign = _campaign(root, playbooks, matrix, prepared, git, options.new)
+        campaign = _campaign(root, playbooks, matrix, prepared, git, options)
+        keep_references(campaign.folder, campaign.file.references, prepared.references)
+        selected = selected_runs(campaign, options.only, options.retry)
+        if options.retry is not None and not selected:
+            playbooks.screen.line(nothing_to_retry(options.only, options.retry))
+            return 0
         show_what_is_trained(playbooks.screen, campaign)
-        selected = _selected(campaign.file.plan, options.only)
-        return _Loop(playbooks, campaign, prepared, git).go(selected, _Time(options.max_time_s, results))
+        status = _Loop(playbooks, campaign, prepared, git).go(selected, _Time(options.max_time_s, results))
+    return show_references(playbooks.screen, campaign) or status
 
 
 def _campaign(
-    root: Path, playbooks: Playbooks, matrix: Matrix, prepared: Prepared, git: Git, new: bool
+    root: Path, playbooks: Playbooks, matrix: Matrix, prepared: Prepared, git: Git, options: Options
 ) -> Campaign:
     """The newest campaign, if it was made of the same things as there are now, else a new one."""
     say = playbooks.screen.line
@@ -81,29 +88,19 @@ def _campaign(
     plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
     identity = identity_of(root, matrix, prepared, sha256(archive), plan)
     existing = campaigns(folder)
-    if existing and not new:
+    if existing and not options.new:
         campaign = open_campaign(existing[-1])
         changed = campaign.file.identity.differences(identity)
         if not changed:
             say(f"Campaign {campaign.file.name} of {matrix.name} goes on.")
             return campaign
-        say(
-            f"Since campaign {campaign.file.name} this has changed: {', '.join(changed)}. "
-            "So this is a new campaign.",
-            "yellow",
-        )
+        since = f"Since campaign {campaign.file.name} this has changed: {', '.join(changed)}."
+        if options.retry is not None:
+            raise UserError(f"{since} So nothing of it can be retried; leave --retry out for a new campaign.")
+        say(f"{since} So this is a new campaign.", "yellow")
     campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git)
     say(f"Campaign {campaign.file.name} of {matrix.name} begins.")
     return campaign
-
-
-def _selected(plan: list[PlannedRun], only: str | None) -> list[PlannedRun]:
-    if only is None:
-        return plan
-    selected = [run for run in plan if fnmatch.fnmatchcase(run.run_id, only)]
-    if not selected:
-        raise UserError(f"--only {only} fits none of the runs: {', '.join(run.run_id for run in plan)}.")
-    return selected
 
 
 class _Time:

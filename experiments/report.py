@@ -11,6 +11,7 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
+from experiments.bands import band_conclusion, band_rows, band_table, judge
 from experiments.campaign import PLOTS, Campaign, CampaignFile
 from experiments.chart import Bar, bar_chart
 from experiments.comparisons import beside, comparisons, parts
@@ -47,6 +48,7 @@ def write_report(campaign: Campaign) -> tuple[Path, ...]:
     plots = plots_of(figures, dissertation())
     content = view(figures) | {"plots": _plots_inside(plots)}
     rows = rows_of(figures, content["compared"], content["parts"], content["beside"])
+    rows += band_rows(content["judged"])
     written: dict[str, str | bytes] = {
         "report.md": _render("report.md.j2", content, html=False),
         "report.html": _render("report.html.j2", content, html=True),
@@ -80,8 +82,9 @@ def view(figures: Figures) -> dict[str, Any]:
     """What the templates show, as text: one place decides how a figure is written."""
     campaign, reference = figures.campaign, dissertation()
     compared, split = comparisons(figures), parts(figures, reference)
-    side = beside(figures, reference)
+    side, judged = beside(figures, reference), judge(figures)
     tables = [
+        band_table(judged),
         comparison_table(compared, campaign.baseline),
         parts_table(split),
         beside_table(side, reference, _work_text(campaign)),
@@ -103,7 +106,8 @@ def view(figures: Figures) -> dict[str, Any]:
         "compared": compared,
         "parts": split,
         "beside": side,
-        "conclusions": conclusions(figures, compared),
+        "judged": judged,
+        "conclusions": [*conclusions(figures, compared), *band_conclusion(judged)],
         "tables": [table for table in tables if table.rows],
         "weights_differ": any(not work.equal for work in figures.compared),
         "differing": [work for work in figures.compared if not work.equal],
