@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from experiments.cluster import Cluster
+from experiments.errors import UserError
 from experiments.matrix import Matrix, run_fields
-from training.spec import RunSpec
+from experiments.workers import why_not_shared, with_share
+from training.spec import RunSpec, explain
 
 
 class PlannedRun(BaseModel):
@@ -28,7 +30,12 @@ class PlannedRun(BaseModel):
 
 
 def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[PlannedRun]:
-    """Every run of `matrix`, in order; those that this cluster can't run say why."""
+    """Every run of `matrix`, in order; those that this cluster can't run say why.
+
+    Raises:
+        UserError: with as many workers as the cluster has, a run of `workers: all` is not valid.
+    """
+    matrix = matrix.on(len(cluster.workers))
     return [_planned(matrix, combination, cluster, data_digest) for combination in matrix.combinations()]
 
 
@@ -41,18 +48,21 @@ def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data
     conditions.setdefault("pinning", cluster.pinning)
     conditions.setdefault("device", cluster.device)
     conditions.setdefault("link_rate", cluster.link.configured)
-    specification = RunSpec.model_validate(
-        {
-            "stack": combination["stack"],
-            "work": {**work, "data": matrix.data, "data_digest": data_digest},
-            "conditions": conditions,
-        }
-    )
+    content = {
+        "stack": combination["stack"],
+        "work": {**with_share(work), "data": matrix.data, "data_digest": data_digest},
+        "conditions": conditions,
+    }
+    try:
+        specification = RunSpec.model_validate(content)
+    except ValidationError as error:
+        run = ", ".join(f"{name}={value}" for name, value in combination.items())
+        raise UserError(explain(error, f"On this cluster the matrix {matrix.name} (with {run})")) from error
     return PlannedRun(
         run_id=specification.run_id,
         axes=combination,
         specification=specification,
-        cannot_run=matrix.excluded(combination) or why_not(specification, cluster),
+        cannot_run=matrix.excluded(combination) or why_not_shared(work) or why_not(specification, cluster),
     )
 
 
