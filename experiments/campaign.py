@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.archive import launching_digest, sha256
 from experiments.cluster import Cluster, Prepared
@@ -20,6 +20,7 @@ from experiments.plan import PlannedRun
 from experiments.processes import is_alive, self_identity
 from experiments.provenance import Git
 from experiments.records import RECORD, Environment, ImageState, LinkState, NodeState, Record, read_record
+from experiments.references import Reference
 from training.spec import Sha256, explain
 
 FILE: Final = "campaign.json"
@@ -82,6 +83,7 @@ class CampaignFile(BaseModel):
     stacks_missing: dict[str, str]
     environment: Environment
     dataset: dict[str, Any]  # dataset.json
+    references: list[Reference] = Field(default_factory=list)  # of its beginning; no part of its identity
 
     @property
     def measured(self) -> list[PlannedRun]:
@@ -299,6 +301,7 @@ def create_campaign(
         stacks_missing=prepared.cluster.stacks_missing,
         environment=environment_of(prepared.cluster, git),
         dataset=prepared.dataset_file,
+        references=prepared.references,
     )
     if sha256(archive) != identity.code:
         raise UserError("The training code's archive does not have the digest that the campaign names.")

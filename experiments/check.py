@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.archive import file_sha256
+from experiments.bands import Judged, judge
 from experiments.campaign import FILE, PLOTS, Campaign, campaigns, open_campaign
 from experiments.errors import UserError
 from experiments.figures import figures_of
@@ -56,6 +57,14 @@ def faults_of(folder: Path) -> Iterator[str]:
             yield from _completeness_faults(campaign)
         except UserError as error:
             yield str(error)
+
+
+def judged_or_none(folder: Path) -> Judged | None:
+    """What the references say of the campaign in `folder`; None where it can't be read, which is a fault."""
+    try:
+        return judge(figures_of(open_campaign(folder)))
+    except UserError:
+        return None
 
 
 def _campaign_faults(campaign: Campaign) -> Iterator[str]:

@@ -19,7 +19,7 @@ from experiments.plan import make_plan
 from experiments.playbooks import Playbooks
 from experiments.screen import Screen
 from experiments.session import prepared_cluster
-from experiments.summary import show_plan
+from experiments.summary import show_plan, show_references
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 USAGE_ERROR: Final = 2  # also what argparse ends with
@@ -66,8 +66,12 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
             plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
             show_plan(screen, plan, matrix.name, Estimates(ROOT / "results"))
         return 0
+    if arguments.retry is not None and not campaigns(ROOT / "results" / matrix.name):
+        screen.line(f"There is nothing to retry: there is no campaign of {matrix.name} yet.")
+        return 0
     options = Options(
         only=arguments.only,
+        retry=arguments.retry,
         new=arguments.new,
         break_lock=arguments.break_lock,
         max_time_s=arguments.max_time * 60 if arguments.max_time is not None else None,
@@ -91,12 +95,13 @@ def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
         raise UserError(
             f"There is no campaign {campaign} of {name}; there are {', '.join(path.name for path in there)}."
         )
-    paths = write_report(open_campaign(chosen))
+    opened = open_campaign(chosen)
+    paths = write_report(opened)
     for path in paths:
         if path.name.startswith("report."):
             screen.line(str(path))
     screen.line(f"Beside them: {', '.join(str(path.relative_to(chosen)) for path in paths[2:])}.")
-    return 0
+    return show_references(screen, opened)
 
 
 def _compare(first: Path, second: Path, screen: Screen) -> int:
@@ -125,19 +130,22 @@ def _only_campaign(path: Path) -> Path:
 
 
 def _check(paths: Sequence[Path], screen: Screen) -> int:
-    from experiments.check import faults_of, find_campaigns
+    from experiments.bands import show_bands
+    from experiments.check import faults_of, find_campaigns, judged_or_none
 
     status = 0
     for path in paths:
         for folder in find_campaigns(path):
             faults = list(faults_of(folder))
+            judged = judged_or_none(folder)
+            well = "all is well" if judged is not None and not judged.left else "no fault"
             screen.line(
-                f"{folder}: "
-                + (f"{len(faults)} fault{'s' if len(faults) > 1 else ''}" if faults else "all is well")
+                f"{folder}: " + (f"{len(faults)} fault{'s' if len(faults) > 1 else ''}" if faults else well)
             )
             for fault in faults:
                 screen.line(f"  {fault}")
-            status = 1 if faults else status
+            left = show_bands(screen, judged) if judged is not None else 0
+            status = 1 if faults or left else status
     return status
 
 
@@ -169,8 +177,14 @@ def _parser() -> argparse.ArgumentParser:
             help="take the cluster's lock from a holder who is certainly gone",
         )
     run.add_argument("--only", metavar="GLOB", help="only the runs whose id fits, such as '*-w1-*'")
-    run.add_argument(
+    old_or_new = run.add_mutually_exclusive_group()
+    old_or_new.add_argument(
         "--new", action="store_true", help="begin a new campaign, also when the newest could go on"
+    )
+    old_or_new.add_argument(
+        "--retry",
+        choices=("failed", "interrupted"),
+        help="only the runs whose newest attempt ended so, and nothing that was never begun",
     )
 
     run.add_argument(

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from experiments.errors import UserError
 from experiments.quiet import QuietLimits
 from experiments.records import Gpu
+from experiments.references import Reference, read_references
 from training.spec import DataSpec, Sha256, explain
 
 
@@ -74,6 +75,7 @@ class Cluster(_Reported):
     quiet: QuietLimits | None = None  # None: a run begins whatever else the nodes do
     versions: dict[str, str]
     uid: int | None = None  # of the user that training runs as
+    references: Any = Field(default_factory=list)  # as the inventory has them; Prepared has them validated
 
     @property
     def hardware(self) -> dict[str, str]:
@@ -102,6 +104,7 @@ class Prepared(_Reported):
     cluster: Cluster
     dataset: Dataset
     dataset_file: dict[str, Any]
+    references: list[Reference]
 
 
 Model = TypeVar("Model", bound=BaseModel)
@@ -111,7 +114,8 @@ def read_prepared(folder: Path, asked: DataSpec) -> Prepared:
     """What prepare.yml left in `folder`.
 
     Raises:
-        UserError: a file is missing or not what was agreed, or the data set is not the one asked for.
+        UserError: a file is missing or not what was agreed, the data set is not the one asked for, or the
+            inventory's references are not valid.
     """
     cluster = read_json(Cluster, folder / "cluster.json", "playbooks/prepare.yml")
     dataset = read_json(Dataset, folder / "dataset.json", "playbooks/prepare.yml")
@@ -119,7 +123,12 @@ def read_prepared(folder: Path, asked: DataSpec) -> Prepared:
         raise UserError(
             f"playbooks/prepare.yml prepared another data set than the matrix asks for: {dataset.spec!r}."
         )
-    return Prepared(cluster=cluster, dataset=dataset, dataset_file=dataset.model_dump(mode="json"))
+    return Prepared(
+        cluster=cluster,
+        dataset=dataset,
+        dataset_file=dataset.model_dump(mode="json"),
+        references=read_references(cluster.references),
+    )
 
 
 def read_json(kind: type[Model], path: Path, writer: str) -> Model:

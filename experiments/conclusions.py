@@ -45,8 +45,16 @@ def _workers(figures: Figures) -> str:
     ]
     single = all(len(cell.records) == 1 for cell in cells)
     note = ", from single runs" if single else ""
-    return (
-        f"{'; '.join(told)}{note}: with another training problem, for they take half as many steps.".replace(
-            "%)", " %)"
-        )
+    problem = (
+        "on the same training problem, for the batch is shared"
+        if same_steps(figures)
+        else "with another training problem, for they take fewer steps"
     )
+    return f"{'; '.join(told)}{note}: {problem}.".replace("%)", " %)")
+
+
+def same_steps(figures: Figures) -> bool:
+    """Whether an epoch has as many steps in every run, whatever its number of workers."""
+    works = [record.specification.work for record in figures.counting]
+    several = any(work.workers > 1 for work in works)
+    return several and len({work.steps_per_epoch for work in works}) == 1

@@ -28,6 +28,9 @@ COLUMNS: Final = pa.schema(
         ("runs", pa.int64()),
         ("p", pa.float64()),  # corrected
         ("dissertation", pa.float64()),
+        ("reference", pa.float64()),  # of the inventory, with the ends of its band; none = open
+        ("band_low", pa.float64()),
+        ("band_high", pa.float64()),
     ]
 )
 

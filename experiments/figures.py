@@ -11,6 +11,7 @@ from typing import Any, Final
 from experiments.campaign import Campaign, CampaignFile
 from experiments.plan import PlannedRun
 from experiments.records import Record
+from experiments.references import Reference, references_in
 from experiments.statistics import Estimate, estimate
 from training.spec import PHASES
 
@@ -46,6 +47,8 @@ class Cell:
     overhead_total: float | None
     speed_up: float | None  # against one worker of the same stack
     efficiency: float | None  # speed-up by worker
+    overhead_pairs: int  # seeds that an overhead comes from: those that the baseline has, too
+    speed_up_pairs: int  # seeds that a speed-up comes from
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,7 @@ class Figures:
     not_run: list[tuple[str, str]]  # run and reason
     attempts: list[Record]  # those that failed or were interrupted
     counting: list[Record]
+    references: list[Reference]  # what the inventory says of cells, of this matrix or another
 
 
 def setting_text(axes: Mapping[str, Any], without: str = "") -> str:
@@ -91,7 +95,7 @@ def figures_of(campaign: Campaign) -> Figures:
     """The figures of `campaign` as its records stand now.
 
     Raises:
-        UserError: a record is damaged.
+        UserError: a record, or the file of the references, is damaged.
     """
     plan, measured = campaign.file.plan, campaign.file.measured
     records = {run.run_id: campaign.records(run.run_id) for run in plan}
@@ -111,6 +115,7 @@ def figures_of(campaign: Campaign) -> Figures:
         ],
         attempts=[record for run in plan for record in records[run.run_id] if not record.ok],
         counting=list(counting.values()),
+        references=references_in(campaign.folder, campaign.file.references),
     )
 
 
@@ -162,6 +167,8 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
                 overhead_total=_excess(records, base, "total_s"),
                 speed_up=speed_up,
                 efficiency=speed_up / workers if speed_up is not None else None,
+                overhead_pairs=len(_shared(records, base)),
+                speed_up_pairs=len(_shared(alone, records)) if workers > 1 else 0,
             )
         )
     return cells
@@ -191,11 +198,16 @@ def _times(records: Sequence[Record], clock: str) -> list[float]:
     return [seconds for record in records if (seconds := getattr(record, clock)) is not None]
 
 
+def _shared(first: Sequence[Record], second: Sequence[Record]) -> set[int]:
+    """The seeds that both have."""
+    return {record.specification.work.seed for record in first} & {
+        record.specification.work.seed for record in second
+    }
+
+
 def _ratio(above: Sequence[Record], below: Sequence[Record], clock: str) -> float | None:
     """Ratio of the mean times over the seeds that both have; None where they have none in common."""
-    seeds = {record.specification.work.seed for record in above} & {
-        record.specification.work.seed for record in below
-    }
+    seeds = _shared(above, below)
     means = [
         estimate(_times([record for record in records if record.specification.work.seed in seeds], clock))
         for records in (above, below)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -32,8 +31,10 @@ from experiments.progress import Follower, Progress, duration
 from experiments.provenance import Git, git_state
 from experiments.quiet import Quiet, wait_for_quiet
 from experiments.records import Environment, Record, write_record
+from experiments.references import keep_references
+from experiments.selection import nothing_to_retry, selected_runs
 from experiments.session import prepared_cluster
-from experiments.summary import show_campaign, show_what_is_trained
+from experiments.summary import show_campaign, show_references, show_what_is_trained
 from training.digest import code_digest
 
 DEAD_CONTROLLER: Final = (
@@ -47,6 +48,7 @@ class Options:
     """What `run` was told."""
 
     only: str | None = None
+    retry: str | None = None  # only runs whose newest attempt ended so: failed or interrupted
     new: bool = False
     break_lock: bool = False
     max_time_s: float | None = None  # begin no run that would not end within so many seconds
@@ -69,10 +71,16 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
             except UserError as error:
                 playbooks.screen.line(f"Passed over: {error}", "yellow")
         plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
-        campaign = _campaign(root, playbooks, matrix, prepared, git, plan, options.new)
+        campaign = _campaign(root, playbooks, matrix, prepared, git, plan, options)
+        keep_references(campaign.folder, campaign.file.references, prepared.references)
+        selected = selected_runs(campaign, plan, options.only, options.retry)
+        if options.retry is not None and not selected:
+            playbooks.screen.line(nothing_to_retry(options.only, options.retry))
+            return 0
         show_what_is_trained(playbooks.screen, campaign)
         time_left = _Time(options.max_time_s, results)
-        return _Loop(playbooks, campaign, prepared, git).go(plan, options, time_left)
+        status = _Loop(playbooks, campaign, prepared, git).go(plan, selected, time_left)
+    return show_references(playbooks.screen, campaign) or status
 
 
 def _campaign(
@@ -82,7 +90,7 @@ def _campaign(
     prepared: Prepared,
     git: Git,
     plan: list[PlannedRun],
-    new: bool,
+    options: Options,
 ) -> Campaign:
     """The newest campaign, if it was made of the same things as there are now, else a new one."""
     say = playbooks.screen.line
@@ -90,29 +98,19 @@ def _campaign(
     archive = build_archive(root / "training")
     identity = identity_of(root, matrix, prepared, sha256(archive), plan)
     existing = campaigns(folder)
-    if existing and not new:
+    if existing and not options.new:
         campaign = open_campaign(existing[-1])
         changed = campaign.file.identity.differences(identity)
         if not changed:
             say(f"Campaign {campaign.file.name} of {matrix.name} goes on.")
             return campaign
-        say(
-            f"Since campaign {campaign.file.name} this has changed: {', '.join(changed)}. "
-            "So this is a new campaign.",
-            "yellow",
-        )
+        since = f"Since campaign {campaign.file.name} this has changed: {', '.join(changed)}."
+        if options.retry is not None:
+            raise UserError(f"{since} So nothing of it can be retried; leave --retry out for a new campaign.")
+        say(f"{since} So this is a new campaign.", "yellow")
     campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git)
     say(f"Campaign {campaign.file.name} of {matrix.name} begins.")
     return campaign
-
-
-def _selected(runs: list[PlannedRun], only: str | None) -> list[PlannedRun]:
-    if only is None:
-        return runs
-    selected = [run for run in runs if fnmatch.fnmatchcase(run.run_id, only)]
-    if not selected:
-        raise UserError(f"--only {only} fits none of the runs: {', '.join(run.run_id for run in runs)}.")
-    return selected
 
 
 class _Time:
@@ -153,13 +151,12 @@ class _Loop:
                 "yellow",
             )
 
-    def go(self, plan: list[PlannedRun], options: Options, left: _Time) -> int:
-        """Runs what is to be done of `plan`, shows the table, returns the exit status.
+    def go(self, plan: list[PlannedRun], selected: list[PlannedRun], left: _Time) -> int:
+        """Runs what is not done of `selected`, shows the table, returns the exit status.
 
-        `plan` has the campaign's runs; which of them can be made may have changed since it began (the link is
-        set to another rate, say).
+        `plan` has the campaign's runs and warm-ups; which of them can be made may have changed since it began
+        (the link is set to another rate, say).
         """
-        selected = _selected([run for run in plan if not run.warm_up], options.only)
         possible = [run for run in selected if run.cannot_run is None]
         todo = self._lacking(possible)
         done = len(possible) - len(todo)

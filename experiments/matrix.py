@@ -2,7 +2,8 @@
 
 A matrix has the data that is prepared once, `defaults` (fields of the work and of the conditions that are the
 same in every run), and `axes`, whose combinations are the runs; `rows` are runs besides, and `exclude` says
-which of all these are not made, and why. `order` says how they follow one another.
+which of all these are not made, and why. `order` says how they follow one another. `workers: all` is 1, 2
+and so on up to as many as the cluster has.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
 
 from experiments.errors import UserError
+from experiments.workers import GLOBAL_BATCH, Axes, batch_fault, most_workers, on_workers, with_share
 from training.spec import Conditions, DataSpec, RunSpec, Work, explain
 
 MATRICES: Final = Path(__file__).parent / "matrices"
@@ -23,7 +25,7 @@ REQUIRED_AXES: Final = ("stack", "workers", "epochs", "seed")
 FROM_DATA: Final = frozenset({"data", "data_digest"})  # of the work, but the matrix's `data` decides them
 WORK_FIELDS: Final = frozenset(Work.model_fields) - FROM_DATA
 CONDITION_FIELDS: Final = frozenset(Conditions.model_fields)
-FIELDS: Final = WORK_FIELDS | CONDITION_FIELDS
+FIELDS: Final = WORK_FIELDS | CONDITION_FIELDS | {GLOBAL_BATCH}
 NO_DIGEST: Final = "0" * 64  # stands in for the data set's digest while a matrix is only validated
 
 Place = tuple[str | int, ...]
@@ -57,7 +59,7 @@ class Matrix(BaseModel):
     description: str = ""
     data: DataSpec
     defaults: dict[str, Any] = Field(default_factory=dict)
-    axes: dict[str, list[Any]]
+    axes: Axes
     rows: list[dict[str, Any]] = Field(default_factory=list)
     exclude: list[Exclusion] = Field(default_factory=list)
     order: Order = Order()
@@ -73,6 +75,10 @@ class Matrix(BaseModel):
     def stacks(self) -> list[str]:
         """The stacks in the order of the file; the first is the baseline of comparisons."""
         return list(self.axes["stack"])
+
+    def on(self, workers: int) -> Matrix:
+        """The matrix on a cluster of so many workers: `workers: all` is 1 to that number."""
+        return self.model_copy(update={"axes": on_workers(self.axes, workers)})
 
     def combinations(self) -> list[dict[str, Any]]:
         """One mapping from axis to value for each run, in the order in which they are written."""
@@ -128,9 +134,9 @@ def load_matrix(name_or_path: str) -> Matrix:
 
 
 def run_fields(matrix: Matrix, combination: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of the work and of the conditions that the matrix gives for one combination."""
+    """The fields of the work (a global batch as it stands) and of the conditions for one combination."""
     given = {**matrix.defaults, **combination}
-    work = {name: value for name, value in given.items() if name in WORK_FIELDS}
+    work = {name: value for name, value in given.items() if name in WORK_FIELDS | {GLOBAL_BATCH}}
     conditions = {name: value for name, value in given.items() if name in CONDITION_FIELDS}
     return work, conditions
 
@@ -221,6 +227,7 @@ def _check_rows(matrix: Matrix, path: Path, lines: dict[Place, int]) -> None:
                 f"({', '.join(matrix.axes)}), and this one has {', '.join(row)}; a field that differs only "
                 "here is made an axis with one value."
             )
+    matrix = matrix.on(most_workers([*matrix.rows, *(exclusion.when for exclusion in matrix.exclude)]))
     combinations = matrix.combinations()
     for at, row in enumerate(matrix.rows):
         if combinations.count(row) > 1:
@@ -237,11 +244,16 @@ def _check_rows(matrix: Matrix, path: Path, lines: dict[Place, int]) -> None:
 
 
 def _check_values(matrix: Matrix, path: Path, lines: dict[Place, int]) -> None:
+    matrix = matrix.on(1)  # what only more workers can't do is found when the cluster is known
     for combination in matrix.combinations():
+        fault = batch_fault({**matrix.defaults, **combination})
+        if fault is not None:
+            where = _where(path, lines, [_origin(matrix, combination, (GLOBAL_BATCH,))])
+            raise UserError(f"{where}: {fault}")
         work, conditions = run_fields(matrix, combination)
         content = {
             "stack": combination["stack"],
-            "work": {**work, "data": matrix.data, "data_digest": NO_DIGEST},
+            "work": {**with_share(work), "data": matrix.data, "data_digest": NO_DIGEST},
             "conditions": conditions,
         }
         try:

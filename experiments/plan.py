@@ -6,11 +6,13 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from experiments.cluster import Cluster
+from experiments.errors import UserError
 from experiments.matrix import Matrix, run_fields
-from training.spec import RunSpec
+from experiments.workers import why_not_shared, with_share
+from training.spec import RunSpec, explain
 
 WARM_UP_SEEDS: Final = 1_000_000  # from here on, block by block: a warm-up is never a run that counts
 
@@ -39,7 +41,11 @@ def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[Planne
 
     Block by block (the runs of one seed on one setting of the cluster, such as its link rate), each in the
     matrix's arrangement; before a stack's first run in a block comes its warm-up, if the matrix has any.
+
+    Raises:
+        UserError: with as many workers as the cluster has, a run of `workers: all` is not valid.
     """
+    matrix = matrix.on(len(cluster.workers))
     blocks: dict[tuple[str, ...], list[PlannedRun]] = {}
     for at, combination in enumerate(matrix.combinations()):
         run = _planned(matrix, combination, cluster, data_digest)
@@ -94,18 +100,21 @@ def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data
     conditions.setdefault("pinning", cluster.pinning)
     conditions.setdefault("device", cluster.device)
     conditions.setdefault("link_rate", cluster.link.configured)
-    specification = RunSpec.model_validate(
-        {
-            "stack": combination["stack"],
-            "work": {**work, "data": matrix.data, "data_digest": data_digest},
-            "conditions": conditions,
-        }
-    )
+    content = {
+        "stack": combination["stack"],
+        "work": {**with_share(work), "data": matrix.data, "data_digest": data_digest},
+        "conditions": conditions,
+    }
+    try:
+        specification = RunSpec.model_validate(content)
+    except ValidationError as error:
+        run = ", ".join(f"{name}={value}" for name, value in combination.items())
+        raise UserError(explain(error, f"On this cluster the matrix {matrix.name} (with {run})")) from error
     return PlannedRun(
         run_id=specification.run_id,
         axes=combination,
         specification=specification,
-        cannot_run=matrix.excluded(combination) or why_not(specification, cluster),
+        cannot_run=matrix.excluded(combination) or why_not_shared(work) or why_not(specification, cluster),
     )
 
 

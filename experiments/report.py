@@ -11,10 +11,11 @@ from typing import Any, Final
 import jinja2
 from markupsafe import Markup
 
+from experiments.bands import band_conclusion, band_rows, band_table, judge
 from experiments.campaign import PLOTS, Campaign, CampaignFile
 from experiments.chart import Bar, bar_chart
 from experiments.comparisons import beside, comparisons, parts
-from experiments.conclusions import conclusions
+from experiments.conclusions import conclusions, same_steps
 from experiments.exported import as_csv, as_parquet, rows_of
 from experiments.figures import Accuracy, Cell, Figures, figures_of
 from experiments.files import write_whole
@@ -27,7 +28,7 @@ from experiments.statistics import Estimate
 from experiments.summary import model_text
 from experiments.tables import beside_table, comparison_table, parts_table
 from experiments.usage import usage_table
-from training.spec import PHASES, PretrainedModel, RunSpec
+from training.spec import PHASES, PretrainedModel
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 NOTHING: Final = "\N{EN DASH}"
@@ -50,6 +51,7 @@ def write_report(campaign: Campaign) -> tuple[Path, ...]:
     plots = plots_of(figures, dissertation())
     content = view(figures) | {"plots": _plots_inside(plots)}
     rows = rows_of(figures, content["compared"], content["parts"], content["beside"])
+    rows += band_rows(content["judged"])
     written: dict[str, str | bytes] = {
         "report.md": _render("report.md.j2", content, html=False),
         "report.html": _render("report.html.j2", content, html=True),
@@ -83,8 +85,9 @@ def view(figures: Figures) -> dict[str, Any]:
     """What the templates show, as text: one place decides how a figure is written."""
     campaign, reference = figures.campaign, dissertation()
     compared, split = comparisons(figures), parts(figures, reference)
-    side = beside(figures, reference)
+    side, judged = beside(figures, reference), judge(figures)
     tables = [
+        band_table(judged),
         comparison_table(compared, campaign.baseline),
         settings_table(settings(figures)),
         parts_table(split),
@@ -103,12 +106,14 @@ def view(figures: Figures) -> dict[str, Any]:
         "chart": Markup(_chart(filled, extra, campaign.baseline)),
         "phase_columns": [_label(cell, extra) for cell in filled],
         "phase_rows": _phase_rows(filled),
+        "same_steps": same_steps(figures),
         "single": bool(filled) and all(len(cell.records) == 1 for cell in filled),
         "weights": weights_sentence(figures),
         "compared": compared,
         "parts": split,
         "beside": side,
-        "conclusions": conclusions(figures, compared),
+        "judged": judged,
+        "conclusions": [*conclusions(figures, compared), *band_conclusion(judged)],
         "tables": [table for table in tables if table.rows],
         "weights_differ": any(not work.equal for work in figures.compared),
         "differing": [work for work in figures.compared if not work.equal],
@@ -149,9 +154,18 @@ def _work_text(campaign: CampaignFile) -> str:
     work = campaign.measured[0].specification.work
     return (
         f"{model_text(work)}, on {work.data.source}, {work.data.train:,} reviews to train and "
-        f"{work.data.validation:,} to validate, {work.batch_per_worker} per worker, {work.precision}, "
+        f"{work.data.validation:,} to validate, {_batch(campaign, 'per worker')}, {work.precision}, "
         f"on the {campaign.environment.device}"
     )
+
+
+def _batch(campaign: CampaignFile, each: str) -> str:
+    """The batch of all runs: `32 per worker`, or what all workers of a run share."""
+    works = [run.specification.work for run in campaign.measured if run.cannot_run is None]
+    single, whole = ({getattr(work, name) for work in works} for name in ("batch_per_worker", "global_batch"))
+    if len(single) > 1 and len(whole) == 1:
+        return f"{whole.pop()} shared by all workers"
+    return f"{campaign.measured[0].specification.work.batch_per_worker} {each}"
 
 
 def weights_sentence(figures: Figures) -> str:
@@ -378,7 +392,7 @@ def _facts(figures: Figures) -> list[tuple[str, str]]:
             f"length {data.max_length}, digest {campaign.identity.dataset[:12]}",
         ),
         ("Model", model_text(work)),
-        ("Training", _training(campaign.measured[0].specification, _varying(campaign))),
+        ("Training", _training(campaign, _varying(campaign))),
         ("Order", _order(campaign)),
         ("Training code", f"digest {campaign.identity.code[:12]}, git {_revisions(figures)}"),
         ("Environment", f"digest {environment.environment_digest[:12]}, lock {environment.lock}"),
@@ -417,11 +431,12 @@ def _varying(campaign: CampaignFile) -> set[str]:
     return {name for name in axes[0] if len({json.dumps(each[name], sort_keys=True) for each in axes}) > 1}
 
 
-def _training(specification: RunSpec, varying: set[str]) -> str:
+def _training(campaign: CampaignFile, varying: set[str]) -> str:
+    specification = campaign.measured[0].specification
     work, threads = specification.work, specification.conditions.threads
     parts = {
         "epochs": f"{work.epochs} epochs",
-        "batch_per_worker": f"batch {work.batch_per_worker} by rank",
+        "batch_per_worker": f"batch {_batch(campaign, 'by rank')}",
         "learning_rate": f"learning rate {work.learning_rate:g}",
         "warmup_steps": f"{work.warmup_steps} warm-up steps",
         "weight_decay": f"weight decay {work.weight_decay:g}",

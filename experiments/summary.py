@@ -60,6 +60,15 @@ def show_campaign(screen: Screen, campaign: Campaign) -> None:
     screen.line(f"Records: {campaign.folder}")
 
 
+def show_references(screen: Screen, campaign: Campaign) -> int:
+    """Which figures left the bands that the inventory gives them; the exit status, 1 or 0."""
+    # Figures need statistics, which take a second to load: a run begins without.
+    from experiments.bands import judge, show_bands
+    from experiments.figures import figures_of
+
+    return show_bands(screen, judge(figures_of(campaign)))
+
+
 def _row(campaign: Campaign, run: PlannedRun) -> list[str]:
     records = campaign.records(run.run_id)
     record = campaign.counting(run.run_id) or (records[-1] if records else None)

@@ -29,6 +29,7 @@ class Table:
     columns: list[Column]
     rows: list[list[str]]
     after: list[str] = field(default_factory=list)  # remarks below it
+    marked: list[int] = field(default_factory=list)  # rows that call for attention, from 0
 
 
 def comparison_table(compared: list[Compared], baseline: str) -> Table:

@@ -102,6 +102,47 @@ def test_warm_ups_are_recorded_and_not_counted(workplace: Workplace) -> None:
     assert workplace.calls() == ["lock held", "prepare", "lock free"]
 
 
+def test_retry_makes_only_what_ended_so(workplace: Workplace) -> None:
+    status, output = workplace.run("run", "small", "--retry", "failed")
+    assert status == 0 and "There is nothing to retry: there is no campaign of small yet." in output
+    workplace.behaviour(runs={"plain-w1": {"fails": "log"}, "plain-w2": {"fails": "log"}})
+    assert workplace.run("run", "small", "--only", "plain-*")[0] == 1
+    workplace.behaviour(runs={"plain-w1": {"hangs": True}})
+    process = workplace.start("run", "small", "--only", "plain-w1-*")
+    workplace.wait_for("hanging")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+
+    # Now plain-w1 was interrupted last, plain-w2 failed, and neither run of slow was begun.
+    workplace.behaviour()
+    workplace.forget_calls()
+    status, output = workplace.run("run", "small", "--retry", "failed", "--only", "plain-w1-*")
+    assert (
+        status == 0 and "nothing to retry: of no run that fits plain-w1-* the newest attempt failed" in output
+    )
+    assert workplace.run("run", "small", "--retry", "failed")[0] == 0
+    assert workplace.calls()[-2:] == ["run plain-w2", "lock free"]
+    status, output = workplace.run("run", "small", "--retry", "failed")
+    assert status == 0 and "There is nothing to retry: of no run the newest attempt failed." in output
+    assert workplace.run("run", "small", "--retry", "interrupted")[0] == 0
+    assert sorted(workplace.records()) == [
+        "plain-w1/01",
+        "plain-w1/02",
+        "plain-w1/03",
+        "plain-w2/01",
+        "plain-w2/02",
+    ]
+    assert [call for call in workplace.calls() if call.startswith("run")] == ["run plain-w2", "run plain-w1"]
+
+    # What has changed can't be retried, and nothing is begun in its place.
+    (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n")
+    status, output = workplace.run("run", "small", "--retry", "failed")
+    assert status == 2 and "has changed: the training code. So nothing of it can be retried" in output
+    assert len(workplace.campaigns()) == 1
+    status, output = workplace.run("run", "small", "--retry", "failed", "--new")
+    assert status == 2 and "not allowed with" in output
+
+
 def test_the_plan_tells_the_time_by_earlier_records_and_max_time_is_kept(workplace: Workplace) -> None:
     said = " ".join(workplace.run("plan", "small")[1].split())
     assert "None of these runs was made before" in said

@@ -13,6 +13,7 @@ from experiments.matrix import load_matrix
 from experiments.plan import PlannedRun, make_plan, why_not
 from experiments.reference import dissertation
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace
+from training.spec import Work
 
 
 def write(folder: Path, text: str) -> str:
@@ -67,6 +68,10 @@ def test_quick_is_what_the_issue_asks_for(cluster: Cluster) -> None:
         ("workers: [1, 2]", "workers: 2", "line 8 is not valid: axes.workers: input should be a valid list"),
         ("stack: [plain, slow]", "stack: [Plain]", "line 7 is not valid: stack: "),
         ("warmup_steps: 2", "model: {hidden: 3}", "hidden (3) must be a multiple of heads (2)"),
+        ("workers: [1, 2]", "workers: [1, all]", "line 8 is not valid: work.workers: input should be"),
+        ("warmup_steps: 2", "global_batch: many", "line 5: global_batch is a whole number of reviews"),
+        ("seed: [1]\n", "seed: [1]\n  global_batch: [8, 0]\n", "line 11: global_batch is a whole number"),
+        ("warmup_steps: 2", "global_batch: 8, batch_per_worker: 4", "line 5: global_batch decides batch_"),
         ("warmup_steps: 2", "last_batch: drop, batch_per_worker: 50", "(with stack=plain, workers=2"),
     ],
 )  # fmt: skip
@@ -117,10 +122,17 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
 
 @pytest.mark.parametrize(
     ("name", "runs"),
-    [("quick", 6), ("dissertation", 36), ("dissertation-small", 36), ("constant-batch", 18), ("sync", 18)],
+    [
+        ("quick", 6),
+        ("dissertation", 36),
+        ("dissertation-small", 36),
+        ("constant-batch", 18),
+        ("scaling", 18),
+        ("sync", 18),
+    ],
 )
 def test_every_matrix_that_is_shipped_is_valid(name: str, runs: int) -> None:
-    assert len(load_matrix(name).combinations()) == runs
+    assert len(load_matrix(name).on(2).combinations()) == runs
 
 
 def test_the_dissertations_matrix_has_its_cells_and_its_settings(cluster: Cluster) -> None:
@@ -138,6 +150,69 @@ def test_a_constant_batch_takes_as_many_steps_with_two_workers(cluster: Cluster)
     plan = make_plan(load_matrix("constant-batch"), cluster, "a" * 64)
     assert {run.specification.work.global_batch for run in plan} == {32}
     assert len({run.specification.work.steps_per_epoch for run in plan}) == 1
+
+
+def with_workers(cluster: Cluster, number: int) -> Cluster:
+    return cluster.model_copy(update={"workers": [f"worker{at + 1}" for at in range(number)]})
+
+
+@pytest.mark.parametrize("number", [1, 2, 6])
+def test_scaling_takes_all_workers_and_the_same_steps_with_any_number(cluster: Cluster, number: int) -> None:
+    planned = make_plan(load_matrix("scaling"), with_workers(cluster, number), "a" * 64)
+    plan = sorted((run for run in planned if not run.warm_up), key=lambda run: run.written)
+    works = [run.specification.work for run in plan if run.specification.stack == "ddp"]
+    assert [work.workers for work in works] == [at for at in range(1, number + 1) for _ in range(3)]
+    assert [run.axes["workers"] for run in plan[: len(works)]] == [work.workers for work in works]
+    assert {work.global_batch for work in plan_works(plan)} == {60}
+    assert {(work.steps_per_epoch, work.data.train % 60) for work in works} == {(40, 0)}
+    assert len({run.run_id for run in plan}) == 3 * 3 * number
+
+
+def plan_works(plan: list[PlannedRun]) -> list[Work]:
+    return [run.specification.work for run in plan]
+
+
+def test_a_batch_that_cannot_be_shared_equally_is_a_row_with_its_reason(cluster: Cluster) -> None:
+    plan = make_plan(load_matrix("scaling"), with_workers(cluster, 7), "a" * 64)
+    (reason,) = {run.cannot_run for run in plan if run.axes["workers"] == 7}
+    assert reason == "A global batch of 60 reviews can't be shared equally by 7 ranks."
+    slots = cluster.model_copy(update={"slots_per_worker": 2})  # the cluster's slots count, too
+    assert {
+        work.batch_per_worker for work in plan_works(make_plan(load_matrix("scaling"), slots, "a" * 64))
+    } == {
+        30,
+        15,
+    }
+
+
+ALL = MATRIX.replace("workers: [1, 2]", "workers: all")
+
+
+def test_all_workers_go_with_rows_and_exclusions(tmp_path: Path, cluster: Cluster) -> None:
+    text = ALL + ROWS.replace("epochs: 9", "epochs: 9, workers: 3").replace("workers: 1, ", "")
+    text = text.replace("warmup_steps: 2", "batch_per_worker: 8")
+    plan = make_plan(load_matrix(write(tmp_path, text)), cluster, "a" * 64)
+    assert [(run.axes["stack"], run.axes["workers"], run.axes["epochs"]) for run in plan] == [
+        ("plain", 1, 2), ("plain", 2, 2), ("slow", 1, 2), ("slow", 2, 2), ("slow", 3, 9),
+    ]  # fmt: skip
+    assert plan[3].cannot_run == "It takes too long."
+    assert plan[4].cannot_run == "It takes 3 workers and the inventory has 2."
+    with pytest.raises(UserError, match=r"line 13 is not valid: work\.workers"):
+        load_matrix(write(tmp_path, ALL + ROWS.replace("workers: 1", "workers: 40000000000")))
+    with pytest.raises(UserError, match="line 12: this row is there already"):
+        load_matrix(write(tmp_path, ALL + ROWS.replace("workers: 1, epochs: 9", "workers: 5, epochs: 2")))
+
+
+def test_what_only_more_workers_cannot_do_is_said_when_the_cluster_is_known(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    matrix = load_matrix(write(tmp_path, ALL.replace("warmup_steps: 2", "batch_per_worker: 50")))
+    with pytest.raises(UserError) as raised:
+        make_plan(matrix, cluster, "a" * 64)
+    assert str(raised.value).startswith(
+        "On this cluster the matrix small (with stack=plain, workers=2, epochs=2, seed=1) is not valid: "
+        "work: a batch of 100 (2 ranks of 50) is larger than the 64 reviews"
+    )
 
 
 def test_there_is_no_such_matrix() -> None:

@@ -262,7 +262,7 @@ def test_one_pair_claims_nothing(tmp_path: Path) -> None:
     content = view(figures_of(quick(tmp_path)))
     assert "no difference in training time is claimed" in content["conclusions"][0]
     assert "2 workers train 1.56 times as fast as one on ddp (78 %)" in content["conclusions"][1]
-    assert "from single runs" in content["conclusions"][1]
+    assert "from single runs: with another training problem" in content["conclusions"][1]
 
 
 def test_with_a_constant_batch_the_speed_up_is_against_the_same_batch_alone(tmp_path: Path) -> None:
@@ -275,8 +275,12 @@ def test_with_a_constant_batch_the_speed_up_is_against_the_same_batch_alone(tmp_
         records.append(record("ddp", workers, seconds, seconds + 10, **changes))
         axes = {"stack": "ddp", "workers": workers, "batch_per_worker": batch, "epochs": 2, "seed": 1}
         plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
-    found = cells(campaign(tmp_path, plan, records))
-    assert found["ddp", 2].speed_up == pytest.approx(50 / 30)
+    made = campaign(tmp_path, plan, records)
+    assert cells(made)["ddp", 2].speed_up == pytest.approx(50 / 30)
+    assert "on the same training problem, for the batch is shared" in view(figures_of(made))["conclusions"][1]
+    for path in write_report(made)[:2]:
+        assert "validate, 32 shared by all workers, fp32" in path.read_text(encoding="utf-8")
+        assert "All workers of a run share one batch" in path.read_text(encoding="utf-8")
 
 
 def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:

@@ -1,0 +1,44 @@
+"""Which runs of a campaign one command is about: by name, and by how their newest attempt ended."""
+
+from __future__ import annotations
+
+import fnmatch
+
+from experiments.campaign import Campaign
+from experiments.errors import UserError
+from experiments.plan import PlannedRun
+
+
+def selected_runs(
+    campaign: Campaign, plan: list[PlannedRun], only: str | None, retry: str | None
+) -> list[PlannedRun]:
+    """The runs of `plan` that `--only` and `--retry` leave; none where there is nothing to retry.
+
+    Args:
+        campaign: whose records are looked through.
+        plan: its runs, and warm-ups, which are never selected.
+        only: a pattern for their ids; None = any.
+        retry: the status of their newest attempt, failed or interrupted; None = any, or no attempt at all.
+
+    Raises:
+        UserError: `only` fits none of the runs, or a record is damaged.
+    """
+    measured = [run for run in plan if not run.warm_up]
+    runs = [run for run in measured if only is None or fnmatch.fnmatchcase(run.run_id, only)]
+    if not runs:
+        raise UserError(f"--only {only} fits none of the runs: {', '.join(run.run_id for run in measured)}.")
+    if retry is None:
+        return runs
+    return [run for run in runs if _newest_status(campaign, run) == retry]
+
+
+def _newest_status(campaign: Campaign, run: PlannedRun) -> str | None:
+    records = campaign.records(run.run_id)
+    return records[-1].status if records else None
+
+
+def nothing_to_retry(only: str | None, retry: str) -> str:
+    """The sentence for a command that has nothing to do."""
+    which = f"no run that fits {only}" if only is not None else "no run"
+    ended = "failed" if retry == "failed" else "was interrupted"
+    return f"There is nothing to retry: of {which} the newest attempt {ended}."
