@@ -199,7 +199,7 @@ def test_all_workers_go_with_rows_and_exclusions(tmp_path: Path, cluster: Cluste
     assert plan[4].cannot_run == "It takes 3 workers and the inventory has 2."
     with pytest.raises(UserError, match=r"line 13 is not valid: work\.workers"):
         load_matrix(write(tmp_path, ALL + ROWS.replace("workers: 1", "workers: 40000000000")))
-    with pytest.raises(UserError, match="line 12: this row is there already"):
+    with pytest.raises(UserError, match="line 13: this row is there already"):
         load_matrix(write(tmp_path, ALL + ROWS.replace("workers: 1, epochs: 9", "workers: 5, epochs: 2")))
 
 
