@@ -32,6 +32,7 @@ from experiments.progress import Follower, Progress, duration
 from experiments.provenance import Git, git_state
 from experiments.quiet import Quiet, wait_for_quiet
 from experiments.records import Environment, Record, write_record
+from experiments.running import Running
 from experiments.session import prepared_cluster
 from experiments.summary import show_campaign, show_what_is_trained
 from training.digest import code_digest
@@ -52,7 +53,7 @@ class Options:
     max_time_s: float | None = None  # begin no run that would not end within so many seconds
 
 
-def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Options) -> int:
+def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Options, running: Running) -> int:
     """Runs what is left to run of `matrix`; returns the exit status, 0 if all asked for is done and ok.
 
     Raises:
@@ -72,7 +73,7 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
         campaign = _campaign(root, playbooks, matrix, prepared, git, plan, options.new)
         show_what_is_trained(playbooks.screen, campaign)
         time_left = _Time(options.max_time_s, results)
-        return _Loop(playbooks, campaign, prepared, git).go(plan, options, time_left)
+        return _Loop(playbooks, campaign, prepared, git).go(plan, options, time_left, running)
 
 
 def _campaign(
@@ -153,7 +154,7 @@ class _Loop:
                 "yellow",
             )
 
-    def go(self, plan: list[PlannedRun], options: Options, left: _Time) -> int:
+    def go(self, plan: list[PlannedRun], options: Options, left: _Time, running: Running) -> int:
         """Runs what is to be done of `plan`, shows the table, returns the exit status.
 
         `plan` has the campaign's runs; which of them can be made may have changed since it began (the link is
@@ -165,8 +166,9 @@ class _Loop:
         done = len(possible) - len(todo)
         if done:
             self._screen.line(f"{done} of {len(possible)} runs are done already.")
-        at = done
-        for run in self._with_warm_ups(plan, todo):
+        at, order = done, self._with_warm_ups(plan, todo)
+        running.begins(self._campaign.file.name, selected, order)
+        for run in order:
             self._playbooks.interrupts.check()
             at += not run.warm_up
             if not left.suffices(run):
@@ -244,7 +246,7 @@ class _Loop:
         # Another campaign may have made the same run before: its folder there must not be met again.
         name = f"{self._campaign.file.name}-{attempt.folder.name}"
         run_dir = f"{self._cluster.shared_storage_path}/runs/{run.run_id}/{name}"
-        follower = Follower(self._cluster.shell, run_dir, progress)
+        follower = Follower(self._cluster.shell, run_dir, progress, attempt.live)
         milestone, mean = progress.milestone, self._mean_total()
 
         def tick() -> None:
@@ -281,6 +283,8 @@ class _Loop:
         finally:
             follower.stop()
             self._screen.clear_status()
+            if follower.fault is not None:
+                self._screen.line(f"{attempt.live} is not complete: {follower.fault}.", "yellow")
             if not finished:
                 # Whatever ended it here, nothing goes on there.
                 happened.notes += self._stop(attempt)
