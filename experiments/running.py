@@ -53,10 +53,7 @@ class Running:
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        for path, note in notes(self._path.parent):
-            if not note.alive:
-                path.unlink(missing_ok=True)
-                path.with_suffix(".new").unlink(missing_ok=True)
+        self._forget_dead()
         self._write()
         self._screen.listener = self._tell
         return self
@@ -79,6 +76,17 @@ class Running:
             }
         )
         self._write()
+
+    def _forget_dead(self) -> None:
+        for path in self._path.parent.glob(f"{PREFIX}*.json"):
+            try:
+                note = read_note(path)
+            except UserError as error:
+                self._screen.line(f"Passed over: {error}", "yellow")
+                continue
+            if note is not None and not note.alive:
+                path.unlink(missing_ok=True)
+                path.with_suffix(".new").unlink(missing_ok=True)
 
     def _tell(self, doing: str) -> None:
         if doing == self._note.doing:

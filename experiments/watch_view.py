@@ -79,15 +79,15 @@ def picture(name: str, observer: Observer, seen: Seen, doing: str) -> Renderable
         parts += [_line(problem, "bold red") for problem in problems(each)]
     if not seen.running and doing:
         parts += [Text(), _line(doing, "cyan")]
-    if seen.next:
-        more = len(seen.next) - NEXT_SHOWN
-        names = ", ".join(run.run_id for run in seen.next[:NEXT_SHOWN])
-        parts += [Text(), _line(f"next: {names}" + (f" and {more} more" if more > 0 else ""), "dim")]
     if seen.troubles:
         parts += [Text(), _line("last errors", "bold")]
         parts += [
             _line(each.text, STYLES.get(each.status, "yellow")) for each in seen.troubles[:TROUBLES_SHOWN]
         ]
+    if seen.next:
+        more = len(seen.next) - NEXT_SHOWN
+        names = ", ".join(run.run_id for run in seen.next[:NEXT_SHOWN])
+        parts += [Text(), _line(f"next: {names}" + (f" and {more} more" if more > 0 else ""), "dim")]
     return Group(*parts)
 
 

@@ -17,10 +17,12 @@ import pytest
 from experiments.campaign import LIVE, open_campaign
 from experiments.estimates import Estimates
 from experiments.observe import Observer, UnderWay
+from experiments.progress import Follower, Progress
 from experiments.running import PREFIX, Note, Running, notes
 from experiments.screen import Screen
 from experiments.watch_view import counts, left_text, silence
-from tests.unit.experiments.made_up_workplace import Workplace, wait_until
+from tests.unit.experiments.made_up_workplace import MATRIX, Workplace, wait_until
+from tests.unit.experiments.test_quiet import BUSY, QUIET, watched
 
 WAITING = "waiting for a campaign of small to begin"
 
@@ -207,6 +209,9 @@ def test_a_matrix_that_there_is_not_is_not_waited_for(workplace: Workplace) -> N
     (workplace.root / "results" / f"{PREFIX}1.json").write_text("{}")
     status, said = workplace.run("watch", "small")
     assert status == 2 and f"{PREFIX}1.json is not valid" in said
+    # Who runs a matrix is not held up by it.
+    status, said = workplace.run("run", "small", "--only", "plain-w1-*")
+    assert status == 0 and "Passed over: " in said
 
 
 def on_a_terminal(workplace: Workplace, until: str) -> str:
@@ -269,6 +274,35 @@ def test_the_time_that_is_left_comes_from_such_runs_and_from_the_campaigns_own(w
     empty = Observer(open_campaign(campaign.folder), note, Estimates(workplace.root / "nothing")).look()
     assert "left for all" in left_text(empty.left)
     assert counts(seen) == "2 of 4 runs done, 0 running, 2 to come"
+
+
+def test_warm_ups_and_what_is_waited_for_are_shown(workplace: Workplace) -> None:
+    workplace.matrix(MATRIX.replace("warm_ups: false", "warm_ups: true"))
+    looks = watched(workplace, BUSY, wait_s=60)
+    workplace.behaviour(runs={"plain-w2-e1": {"waits": True}})
+    run = workplace.start("run", "small")
+    seen = watching(workplace, "small")
+    line = seen.says("waits for quiet nodes")
+    assert line.startswith("warm-up before run 1 · plain-w2-e1-s1000001-")
+    assert "worker1: 1.4 cores busy (limit 0.5)" in line
+    beside = looks.with_suffix(".new")
+    beside.write_text(json.dumps(QUIET))
+    beside.rename(looks)
+    seen.says("warm-up plain-w2-e1-s1000001-")
+    assert seen.says("0 of 4 runs done, 0 running, 4 to come")
+    (workplace.cluster_folder / "go-on").touch()
+    status, said = seen.end()
+    assert (status, run.wait(timeout=30)) == (0, 0) and "has ended: 4 of 4 runs done" in said
+
+
+def test_events_that_cannot_be_kept_are_followed_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "progress.jsonl").write_text('{"event": "start", "time": 1.0, "steps_per_epoch": 4}\n')
+    progress = Progress(epochs=2)
+    follower = Follower(["bash", "-c"], str(tmp_path), progress, tmp_path / "nowhere" / LIVE)
+    follower.start()
+    wait_until(lambda: follower.fault is not None)
+    follower.stop()
+    assert follower.fault == "No such file or directory" and progress.text() == "training starts"
 
 
 def test_half_a_line_waits_for_its_rest(workplace: Workplace) -> None:
