@@ -338,3 +338,15 @@ def test_a_note_that_cannot_be_written_is_said_once_and_ends_nothing(
     said = capsys.readouterr().out
     assert said.count("`watch` can't be told what goes on") == 1
     assert not list((tmp_path / "results").iterdir())
+
+
+def test_what_cannot_be_run_is_counted_apart(workplace: Workplace) -> None:
+    workplace.cluster(stacks=["plain"], stacks_missing={"slow": "its packages can't be had here"})
+    workplace.behaviour(runs={"plain-w2": {"waits": True}})
+    run = workplace.start("run", "small")
+    seen = watching(workplace, "small")
+    seen.says("1 of 2 runs done, 1 running, 0 to come, 2 not runnable here")
+    (workplace.cluster_folder / "go-on").touch()
+    status, said = seen.end()
+    assert (status, run.wait(timeout=30)) == (0, 0)
+    assert "small has ended: 2 of 2 runs done, 0 running, 0 to come, 2 not runnable here." in said
