@@ -10,7 +10,7 @@ in = env="$$(requirements/bootstrap $(1))" && PATH="$$env/bin:$$PATH" && export 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-wide testbed testbed-down provision verify plan matrix report compare bench gpu-check lock lint clean
+.PHONY: help demo test test-wide testbed testbed-down provision verify plan matrix watch report compare bench gpu-check lock lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ plan: ## show the runs of a matrix, and which cannot be run here
 
 matrix: ## run a matrix, or go on with it
 	@$(call in,controller) python -m experiments run "$(MATRIX)" $(ARGS)
+
+watch: ## show the matrix that runs, live, from another terminal (MATRIX= for a certain one)
+	@$(call in,controller) python -m experiments watch $(if $(filter file,$(origin MATRIX)),,"$(MATRIX)") $(ARGS)
 
 report: ## write the report of a matrix's newest campaign
 	@$(call in,controller) python -m experiments report "$(MATRIX)" $(ARGS)

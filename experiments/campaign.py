@@ -29,6 +29,7 @@ OUTPUTS: Final = "outputs"  # of an attempt: everything that was brought home
 VARIABLES: Final = "vars.json"
 ANSIBLE_LOG: Final = "ansible.log"
 STARTED: Final = "started.json"
+LIVE: Final = "live.jsonl"  # what the run told while it went on, as it was heard here: `watch` reads it
 PLOTS: Final = "plots"  # of a campaign: what the report draws
 
 
@@ -121,6 +122,11 @@ class Attempt:
     def ansible_log(self) -> Path:
         """The output of run.yml."""
         return self.folder / ANSIBLE_LOG
+
+    @property
+    def live(self) -> Path:
+        """The run's events as they came; where nothing came there is none."""
+        return self.folder / LIVE
 
     def begin(self, moment: datetime) -> None:
         """Notes when it started and which process sees to it."""

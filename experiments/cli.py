@@ -1,4 +1,4 @@
-"""The command line: plan, run, report, compare, check."""
+"""The command line: plan, run, watch, report, compare, check."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from experiments.loop import Options, run_matrix
 from experiments.matrix import load_matrix
 from experiments.plan import make_plan
 from experiments.playbooks import Playbooks
+from experiments.running import Running
 from experiments.screen import Screen
 from experiments.session import prepared_cluster
 from experiments.summary import show_plan, show_references
+from experiments.watch import watch
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 USAGE_ERROR: Final = 2  # also what argparse ends with
@@ -59,6 +61,8 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
         return _compare(arguments.first, arguments.second, screen)
     if arguments.command == "check":
         return _check(arguments.paths, screen)
+    if arguments.command == "watch":
+        return watch(ROOT / "results", arguments.matrix, screen, interrupts)
     matrix = load_matrix(arguments.matrix)
     playbooks = Playbooks(ROOT, interrupts, screen)
     if arguments.command == "plan":
@@ -76,7 +80,8 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
         break_lock=arguments.break_lock,
         max_time_s=arguments.max_time * 60 if arguments.max_time is not None else None,
     )
-    return run_matrix(ROOT, playbooks, matrix, options)
+    with Running(ROOT / "results", matrix.name, screen) as running:
+        return run_matrix(ROOT, playbooks, matrix, options, running)
 
 
 # What reports need, statistics above all, takes a second to load: a run begins without.
@@ -192,6 +197,11 @@ def _parser() -> argparse.ArgumentParser:
         type=_minutes,
         metavar="MINUTES",
         help="begin no run that, by earlier records, would not end within so many minutes",
+    )
+
+    watcher = commands.add_parser("watch", help="show a matrix that is run, live, until it ends; only reads")
+    watcher.add_argument(
+        "matrix", nargs="?", help="name of a matrix, or path of one (default: whichever is run)"
     )
 
     report = commands.add_parser("report", help="write report.md and report.html of a campaign")

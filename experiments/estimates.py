@@ -9,6 +9,7 @@ from statistics import fmean
 
 from experiments.campaign import campaigns, open_campaign
 from experiments.errors import UserError
+from experiments.records import Record
 from training.spec import RunSpec
 
 
@@ -23,10 +24,15 @@ class Estimates:
                 campaign = open_campaign(folder)
                 for run in campaign.file.plan:
                     record = campaign.counting(run.run_id)
-                    if record is not None and record.total_s is not None:
-                        self._seconds[_key(record.specification)].append(record.total_s)
+                    if record is not None:
+                        self.add(record)
             except UserError:
                 continue
+
+    def add(self, record: Record) -> None:
+        """Learn from one more record."""
+        if record.ok and record.total_s is not None:
+            self._seconds[_key(record.specification)].append(record.total_s)
 
     def of(self, specification: RunSpec) -> float | None:
         """Mean total_s, in seconds; None if no such run was ever made."""

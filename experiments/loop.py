@@ -32,6 +32,7 @@ from experiments.provenance import Git, git_state
 from experiments.quiet import Quiet, wait_for_quiet
 from experiments.records import Environment, Record, write_record
 from experiments.references import keep_references
+from experiments.running import Running
 from experiments.selection import nothing_to_retry, selected_runs
 from experiments.session import prepared_cluster
 from experiments.summary import show_campaign, show_references, show_what_is_trained
@@ -54,7 +55,7 @@ class Options:
     max_time_s: float | None = None  # begin no run that would not end within so many seconds
 
 
-def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Options) -> int:
+def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Options, running: Running) -> int:
     """Runs what is left to run of `matrix`; returns the exit status, 0 if all asked for is done and ok.
 
     Raises:
@@ -79,7 +80,7 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
             return 0
         show_what_is_trained(playbooks.screen, campaign)
         time_left = _Time(options.max_time_s, results)
-        status = _Loop(playbooks, campaign, prepared, git).go(plan, selected, time_left)
+        status = _Loop(playbooks, campaign, prepared, git).go(plan, selected, time_left, running)
     return show_references(playbooks.screen, campaign) or status
 
 
@@ -151,7 +152,7 @@ class _Loop:
                 "yellow",
             )
 
-    def go(self, plan: list[PlannedRun], selected: list[PlannedRun], left: _Time) -> int:
+    def go(self, plan: list[PlannedRun], selected: list[PlannedRun], left: _Time, running: Running) -> int:
         """Runs what is not done of `selected`, shows the table, returns the exit status.
 
         `plan` has the campaign's runs and warm-ups; which of them can be made may have changed since it began
@@ -162,8 +163,9 @@ class _Loop:
         done = len(possible) - len(todo)
         if done:
             self._screen.line(f"{done} of {len(possible)} runs are done already.")
-        at = done
-        for run in self._with_warm_ups(plan, todo):
+        at, order = done, self._with_warm_ups(plan, todo)
+        running.begins(self._campaign.file.name, selected, order)
+        for run in order:
             self._playbooks.interrupts.check()
             at += not run.warm_up
             if not left.suffices(run):
@@ -241,7 +243,7 @@ class _Loop:
         # Another campaign may have made the same run before: its folder there must not be met again.
         name = f"{self._campaign.file.name}-{attempt.folder.name}"
         run_dir = f"{self._cluster.shared_storage_path}/runs/{run.run_id}/{name}"
-        follower = Follower(self._cluster.shell, run_dir, progress)
+        follower = Follower(self._cluster.shell, run_dir, progress, attempt.live)
         milestone, mean = progress.milestone, self._mean_total()
 
         def tick() -> None:
@@ -278,6 +280,8 @@ class _Loop:
         finally:
             follower.stop()
             self._screen.clear_status()
+            if follower.fault is not None:
+                self._screen.line(f"{attempt.live} is not complete: {follower.fault}.", "yellow")
             if not finished:
                 # Whatever ended it here, nothing goes on there.
                 happened.notes += self._stop(attempt)

@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from experiments.processes import end_group
@@ -24,6 +25,8 @@ class Progress:
         self.epochs = epochs
         self.epoch_figures: list[dict[str, Any]] = []
         self.step: dict[str, float] | None = None
+        self.ranks: list[dict[str, Any]] = []  # what each rank last said of itself
+        self.problems: list[str] = []
         self._steps_per_epoch = 0
         self._start: float | None = None
         self._now: float | None = None
@@ -36,16 +39,19 @@ class Progress:
             kind, moment = event["event"], float(event["time"])
             if kind == "start":
                 # A stack that starts the training anew starts the figures anew.
-                self.epoch_figures, self.step, self._start = [], None, moment
+                self.epoch_figures, self.step, self.ranks, self._start = [], None, [], moment
                 self._steps_per_epoch = int(event["steps_per_epoch"])
             elif kind == "step":
                 step = {key: float(event[key]) for key in ("epoch", "step", "samples_per_s")}
                 # A loss that is not a number any more arrives as null.
                 self.step = step | {"loss": float("nan") if event["loss"] is None else float(event["loss"])}
+                self.ranks = [each for each in event.get("ranks", []) if isinstance(each, dict)]
             elif kind == "epoch":
                 self.epoch_figures.append(
                     {key: value for key, value in event.items() if key not in ("event", "time")}
                 )
+            elif kind == "error":
+                self.problems.append(str(event["message"]))
             elif kind == "end":
                 self._ended = True
             self._now = moment
@@ -76,6 +82,11 @@ class Progress:
         )
 
     @property
+    def ended(self) -> bool:
+        """Whether training is over."""
+        return self._ended
+
+    @property
     def milestone(self) -> tuple[int, bool, bool]:
         """Changes when something happened that is worth a line of its own."""
         return (int(self.step["epoch"]) if self.step else 0, self._start is not None, self._ended)
@@ -84,8 +95,11 @@ class Progress:
 class Follower:
     """Reads progress.jsonl of a run directory on the cluster while the run goes on."""
 
-    def __init__(self, shell: Sequence[str], run_dir: str, progress: Progress) -> None:
+    def __init__(self, shell: Sequence[str], run_dir: str, progress: Progress, copy: Path) -> None:
+        """Nothing is read yet; every line that comes is added to `copy`, for whoever watches."""
         self.progress = progress
+        self.fault: str | None = None  # why `copy` does not have all
+        self._copy = copy
         # `tail` ends with its parent over there (the connection), also when nothing is written any more.
         self._command = [
             *shell,
@@ -126,6 +140,16 @@ class Follower:
         assert self._process is not None and self._process.stdout is not None
         for line in self._process.stdout:
             self.progress.add(line)
+            self._keep(line)
+
+    def _keep(self, line: str) -> None:
+        if self.fault is not None:
+            return
+        try:
+            with self._copy.open("a", encoding="utf-8") as file:
+                file.write(line)
+        except OSError as error:  # the run goes on, and its events come home with it
+            self.fault = error.strerror or str(error)
 
 
 def duration(seconds: float) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
@@ -28,6 +28,7 @@ class Screen:
     """Writes to standard output. A reader who has gone away (a closed pipe, say) never stops a campaign."""
 
     def __init__(self) -> None:
+        self.listener: Callable[[str], None] | None = None  # hears of every status that is worth a line
         self._console = _Console(highlight=False, soft_wrap=True)
         self._live: Live | None = None
         self._last = ""
@@ -39,14 +40,21 @@ class Screen:
         """Whether somebody looks at a terminal."""
         return self._console.is_terminal
 
+    @property
+    def gone(self) -> bool:
+        """Whether the reader has gone away."""
+        return self._gone
+
     def line(self, text: str, style: str = "") -> None:
         """One line that stays."""
         self._write(Text(text, style=style))
 
     def status(self, text: str, *, now: bool = False) -> None:
         """What is going on at the moment; `now`: worth a line of its own where lines can't be replaced."""
+        if now and self.listener is not None:
+            self.listener(text)
         if self.is_terminal:
-            self._show(text)
+            self.picture(Text(text, overflow="ellipsis", no_wrap=True))
             return
         if text == self._last or not (now or time.monotonic() - self._last_time >= PLAIN_EVERY_S):
             return
@@ -56,6 +64,8 @@ class Screen:
     def clear_status(self) -> None:
         """Takes the live line away."""
         self._last, self._last_time = "", 0.0
+        if self.listener is not None:
+            self.listener("")
         if self._live is not None:
             live, self._live = self._live, None
             try:
@@ -89,16 +99,16 @@ class Screen:
             table.add_row(*cells)
         self._write(table)
 
-    def _show(self, text: str) -> None:
+    def picture(self, content: RenderableType) -> None:
+        """What is going on at the moment, on a terminal: it takes the place of what was shown before."""
         if self._gone:
             return
         try:
-            line = Text(text, overflow="ellipsis", no_wrap=True)
             if self._live is None:
                 # Twice a second at most: on the testbed this machine is also what is measured.
-                self._live = Live(line, console=self._console, auto_refresh=False, transient=True)
+                self._live = Live(content, console=self._console, auto_refresh=False, transient=True)
                 self._live.start()
-            self._live.update(line, refresh=True)
+            self._live.update(content, refresh=True)
         except OSError:
             self._leave()
 

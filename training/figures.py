@@ -57,12 +57,12 @@ class Figures:
         if event == "phases" and self._scalars:
             self._scalars.write_phases(figures["epoch"], figures["seconds"])
 
-    def steps(self, rows: list[dict[str, Any]]) -> None:
-        """Append a line for each step; the last of them is an event, too."""
+    def steps(self, rows: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> None:
+        """Append a line for each step; the last of them is an event, too, with what every rank said."""
         append_lines(self._out / STEPS, rows)
         if self._scalars:
             self._scalars.write(rows)
-        self.event("step", rows[-1])
+        self.event("step", rows[-1] | {"ranks": ranks})
 
     def close(self) -> None:
         """Write out what TensorBoard's file still waits for, and leave the screen tidy."""

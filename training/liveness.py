@@ -8,9 +8,9 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 
 import torch.distributed as dist
 from torch.distributed import Store  # type: ignore[attr-defined]  # it is there, where mypy can't see
@@ -33,6 +33,12 @@ class Place:
     epoch: int = 0  # 0 = training has not begun
     step: int = 0
     phase: Callable[[], str] = lambda: ""
+    figures: dict[str, float] = field(default_factory=dict)  # of its newest step that is written down
+    heard: Callable[[], list[dict[str, Any]]] | None = None  # `Liveness.heard`, where there are others
+
+    def ranks(self) -> list[dict[str, Any]]:
+        """What every rank last said of itself, for rank 0 to pass on; nobody is asked, and nobody waits."""
+        return self.heard() if self.heard else [{"rank": 0, "host": socket.gethostname()} | self.figures]
 
     def __str__(self) -> str:
         text = f"step {self.step} of epoch {self.epoch}" if self.epoch else "its start"
@@ -68,7 +74,7 @@ class Liveness:
         store: Store,
         rank: int,
         world_size: int,
-        where: Callable[[], str],
+        place: Place,
         give_up: Callable[[PeerError], None],
     ) -> None:
         """Begin.
@@ -77,17 +83,18 @@ class Liveness:
             store: the one that the ranks met in.
             rank: this one.
             world_size: number of ranks.
-            where: says how far this rank is.
+            place: where this rank is.
             give_up: ends the process; called beside the main thread, which may be stuck.
         """
         self._store = store.clone()  # type: ignore[attr-defined]
         self._store.set_timeout(STORE_PATIENCE)
         self._rank = rank
-        self._where = where
+        self._place = place
         self._give_up = give_up
         self._ended = threading.Event()
         self._lock = threading.Lock()
         self._count = 0
+        self._beat = ""
         self._fault = ""
         self._done = False
         self._cut_off = False  # from the store, for good
@@ -112,6 +119,17 @@ class Liveness:
         self._fault = fault
         self._exchange()
         time.sleep(1.5 * BEAT_EVERY)
+
+    def heard(self) -> list[dict[str, Any]]:
+        """What every rank last said of itself, and for how many seconds it has been silent since."""
+        said = {rank: (peer.beat, self._silent(peer)) for rank, peer in self._peers.items() if peer.beat}
+        said[self._rank] = (self._beat, 0.0)
+        return [
+            {"rank": rank, "host": told["host"], "phase": told["phase"], "silent_s": round(silent, 1)}
+            | told["figures"]
+            for rank, (beat, silent) in sorted(said.items())
+            for told in [json.loads(beat)]
+        ]
 
     def lost(self, patience: float) -> str | None:
         """Which ranks have failed or gone silent, in one sentence; None if all seem alive.
@@ -207,13 +225,16 @@ class Liveness:
             "count": self._count,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "where": self._where(),
+            "where": str(self._place),
+            "phase": self._place.phase(),
+            "figures": self._place.figures,
         }
         if self._fault:
             beat["fault"] = self._fault
         if self._done:
             beat["done"] = "yes"
-        self._store.set(f"life/{self._rank}", json.dumps(beat))
+        self._beat = json.dumps(beat)
+        self._store.set(f"life/{self._rank}", self._beat)
 
 
 class Peers:
@@ -233,9 +254,8 @@ class Peers:
         """Begin to tell the others how far this rank is, and to listen to them; no store, no others."""
         self.place.phase = lambda: phases.current
         if store is not None:
-            self._liveness = Liveness(
-                store, session.rank, session.world_size, lambda: str(self.place), self._give_up
-            )
+            self._liveness = Liveness(store, session.rank, session.world_size, self.place, self._give_up)
+            self.place.heard = self._liveness.heard
 
     def stop(self) -> None:
         """This rank's work is done."""

@@ -110,7 +110,7 @@ def train_epoch(training: Training, epoch: int, place: Place, started: float) ->
     """
     work, session, phases = training.work, training.session, training.phases
     training.replica.train()
-    recorder = Recorder(work, session)
+    recorder = Recorder(work, session, place)
     batches = global_batches(
         len(training.data.train),
         work.global_batch,

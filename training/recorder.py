@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import torch
 
+from training.liveness import Place
 from training.process import peak_memory_mb
 from training.session import Session
 from training.spec import Work
@@ -33,10 +34,17 @@ class _Step:
 class Recorder:
     """Takes every step's figures and passes them to the session in batches."""
 
-    def __init__(self, work: Work, session: Session) -> None:
-        """Nothing is recorded yet; the first step begins now."""
+    def __init__(self, work: Work, session: Session, place: Place) -> None:
+        """Nothing is recorded yet; the first step begins now.
+
+        Args:
+            work: what is done.
+            session: where figures go.
+            place: where this rank is; the newest figures are told there, too.
+        """
         self._work = work
         self._session = session
+        self._place = place
         self._kept: list[_Step] = []
         self._written = self._before = time.perf_counter()
 
@@ -74,7 +82,8 @@ class Recorder:
             rate = each.reviews / (each.ended - self._before)
             self._before = each.ended
             rows.append(self._row(each, loss, rate, memory))
-        self._session.record(rows)
+        self._tell(rows[-1])
+        self._session.record(rows, self._place.ranks() if self._session.rank == 0 else [])
         self._written = time.perf_counter()
         for row in rows:
             if not math.isfinite(row["loss"]):
@@ -82,6 +91,11 @@ class Recorder:
                     f"The loss became {row['loss']} in step {row['step']} of epoch {row['epoch']} "
                     f"(learning rate {row['lr']:.3g}): take a lower learning rate, or a longer warm-up."
                 )
+
+    def _tell(self, row: dict[str, Any]) -> None:
+        """This rank's own: all ranks take a step together, each with its share of the reviews."""
+        own = {name: row[name] for name in ("epoch", "step", "loss", "memory_mb")}
+        self._place.figures = own | {"samples_per_s": row["samples_per_s"] / self._session.world_size}
 
     def _row(self, each: _Step, loss: float, rate: float, memory: float) -> dict[str, Any]:
         return {

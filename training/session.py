@@ -30,8 +30,13 @@ class Session(Protocol):
     def report(self, event: str, **figures: Any) -> None:
         """Tell the people watching: an event's name and its figures. Every rank may call it; one is heard."""
 
-    def record(self, steps: list[dict[str, Any]]) -> None:
-        """Keep the figures of some steps, in their order. Every rank may call it; one is heard."""
+    def record(self, steps: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> None:
+        """Keep the figures of some steps, in their order. Every rank may call it; one is heard.
+
+        Args:
+            steps: figures of each.
+            ranks: what each rank last said of itself, for the people watching.
+        """
 
     def save_checkpoint(self, state: dict[str, Any] | None, position: Position) -> None:
         """Keep `state` (tensors, numbers, text, lists and dicts of them). Rank 0 has it; every rank calls."""
@@ -83,10 +88,10 @@ class TorchrunSession:
         if self._figures:
             self._figures.event(event, figures)
 
-    def record(self, steps: list[dict[str, Any]]) -> None:
+    def record(self, steps: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> None:
         """Append a line for each step to `steps.jsonl`, and its scalars to TensorBoard's file (rank 0)."""
         if self._figures:
-            self._figures.steps(steps)
+            self._figures.steps(steps, ranks)
 
     def save_checkpoint(self, state: dict[str, Any] | None, position: Position) -> None:
         """Write a folder in `checkpoints/` (rank 0); the newest `keep_checkpoints` stay."""

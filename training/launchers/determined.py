@@ -69,11 +69,11 @@ class DeterminedSession:
             metrics["batches"] = steps
             self._context.train.report_validation_metrics(steps_completed=steps, metrics=metrics)
 
-    def record(self, steps: list[dict[str, Any]]) -> None:
+    def record(self, steps: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> None:
         """Write every step as every stack does; the last of them is reported as training metrics."""
         if not self._figures:
             return
-        self._figures.steps(steps)
+        self._figures.steps(steps, ranks)
         last = steps[-1]
         done = (last["epoch"] - 1) * self._work.steps_per_epoch + last["step"]
         metrics = {name: last[name] for name in ("loss", "lr", "samples_per_s", "tokens_per_s", "memory_mb")}

@@ -43,6 +43,7 @@ def fatal(message: str) -> int:
 
 
 def prepare(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> int:
+    time.sleep(behaviour.get("prepare_seconds", 0))
     if "prepare_fails" in behaviour:
         return fatal(behaviour["prepare_fails"])
     spec = variables["prepare_data_spec"]
@@ -95,8 +96,20 @@ def run(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> i
         progress.write(json.dumps({"event": kind, "time": time.time(), **figures}) + "\n")
 
     event("start", epochs=work["epochs"], steps_per_epoch=steps, world_size=work["workers"], parameters=10)
+    rate = 210.0 / work["workers"]
+    ranks = [
+        {"rank": rank, "host": f"worker{rank + 1}", "silent_s": 0.0, "phase": "exposed_sync", "epoch": 1}
+        | {"step": steps, "loss": 0.61 + rank / 10, "samples_per_s": rate, "memory_mb": 300.0}
+        | how.get(f"tells-{rank}", {})
+        for rank in range(work["workers"])
+    ]
     for epoch in range(1, work["epochs"] + 1):
-        event("step", epoch=epoch, step=steps, steps=steps, loss=0.61, lr=0.001, samples_per_s=210.0)
+        figures = {"loss": 0.61, "lr": 0.001, "samples_per_s": 210.0, "ranks": ranks}
+        event("step", epoch=epoch, step=steps, steps=steps, **figures)
+    if "tells_error" in how:
+        event("error", rank=0, message=how["tells_error"])
+    while how.get("waits") and not (folder / "go-on").exists():
+        time.sleep(0.05)
     if how.get("hangs"):
         child = os.fork()
         if child == 0:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from tests.unit.training.training_helpers import events, free_port
 from training.rank import run_rank
@@ -88,7 +89,7 @@ def kill_surely(
     raise AssertionError("the moment never came")
 
 
-def told(out: Path) -> list[dict[str, object]]:
+def told(out: Path) -> list[dict[str, Any]]:
     """What the run has told so far; its last line may be half written."""
     try:
         return list(events(out))

@@ -15,7 +15,7 @@ from tests.unit.training import killing
 from tests.unit.training.training_helpers import Datasets, data_spec, load, run_spec
 from training.liveness import SILENT_AFTER
 from training.prepare import Prepared
-from training.spec import RunSpec
+from training.spec import PHASES, RunSpec
 
 DATA = data_spec(train=64, validation=16)
 WIDE = {"layers": 2, "hidden": 64, "heads": 2, "intermediate": 64}
@@ -120,6 +120,14 @@ def test_a_killed_rank_is_named_by_the_others(prepared: Prepared, tmp_path: Path
     assert error["message"].startswith(f"Rank 1 on {os.uname().nodename} is gone: no sign of life for ")
     assert "its last one came from step " in error["message"]
     assert " of epoch " in error["message"]
+    # What the ranks said of themselves meanwhile is told to whoever watches.
+    told = [event["ranks"] for event in killing.told(out) if event["event"] == "step"]
+    assert [each["rank"] for each in told[-1]] == [0, 1]
+    for each in told[-1]:
+        assert each["host"] == os.uname().nodename and each["phase"] in PHASES
+        assert each["loss"] > 0 and each["samples_per_s"] > 0 and each["memory_mb"] > 0
+        assert each["epoch"] > 0 and each["step"] > 0 and each["silent_s"] < SILENT_AFTER
+    assert told[-1][0]["loss"] != told[-1][1]["loss"]  # each rank's own
 
 
 def test_a_rank_that_fails_is_named_with_its_reason(prepared: Prepared, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,10 @@ def test_what_a_run_leaves_behind(
     last = [event for event in told if event["event"] == "step"][-1]
     assert (last["epoch"], last["step"], last["steps"]) == (3, 5, 5)
     assert all(event["time"] > 0 for event in told)
+    (alone,) = last["ranks"]
+    assert (alone["rank"], alone["host"], alone["step"]) == (0, os.uname().nodename, 5)
+    assert alone["loss"] == last["loss"] and alone["samples_per_s"] == last["samples_per_s"]
+    assert "ranks" not in json.loads((out / "steps.jsonl").read_text(encoding="utf-8").splitlines()[-1])
 
 
 def test_the_same_work_gives_the_same_bits_and_another_seed_does_not(run: Run, datasets: Datasets) -> None:
