@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from experiments.about import About, read_about
 from experiments.campaign import Campaign, CampaignFile
 from experiments.plan import PlannedRun
 from experiments.records import Record
@@ -72,6 +73,7 @@ class Figures:
     not_run: list[tuple[str, str]]  # run and reason
     attempts: list[Record]  # those that failed or were interrupted
     counting: list[Record]
+    about: About = field(default_factory=About)  # of its stacks and of provisioning
 
 
 def half_width(accuracy: float, count: int) -> float:
@@ -105,6 +107,7 @@ def figures_of(campaign: Campaign) -> Figures:
         ],
         attempts=[record for run in plan for record in records[run.run_id] if not record.ok],
         counting=[counting[run.run_id] for run in plan if run.run_id in counting],
+        about=read_about(campaign.folder),
     )
 
 
