@@ -87,7 +87,7 @@ ROLES: dict[str, dict[str, str]] = {
     },
     "ground": {"tasks/main.yml": "- ansible.builtin.apt: {name: ground}"},
     "database": {
-        "tasks/main.yml": "- ansible.builtin.apt: {deb: '/tmp/database_1.0_amd64.deb'}\n"
+        "tasks/main.yml": "- ansible.builtin.apt: {deb: '/var/cache/database_1.0_amd64.deb'}\n"
         "- {community.postgresql.postgresql_db: {name: x}, become: true}\n"
         "- ansible.builtin.apt: {name: old-database, state: absent}",
         "defaults/main.yml": "{database_port: 5432, database_peer_port: '{{ database_port }}'}",
