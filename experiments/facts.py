@@ -15,10 +15,10 @@ FILE: Final = Path("meta") / "facts.yml"
 Figure = Literal["times", "phases", "launch", "logs"]
 #: The sections of the report that a claim may name as its figure; the last two are in the records.
 FIGURES: Final[dict[str, str]] = {
-    "times": "Times, accuracy, weights",
-    "phases": "Where the time goes",
-    "launch": "the records' launch.command",
-    "logs": "the records' files below logs/",
+    "times": "above: Times, accuracy, weights",
+    "phases": "below: Where the time goes",
+    "launch": "the records: launch.command",
+    "logs": "the records: files below logs/",
 }
 Sentence = Annotated[str, StringConstraints(min_length=3, strip_whitespace=True)]
 Level = Literal["built in", "by hand", "none"]
@@ -51,15 +51,6 @@ class Claim(_Part):
     def shown(self) -> bool:
         """Whether anything shows it."""
         return self.not_shown is None
-
-    @property
-    def where(self) -> str:
-        """What shows it, or why nothing does, as the report says it."""
-        if self.not_shown is not None:
-            return f"not shown: {self.not_shown}"
-        if self.figure is not None:
-            return f"this report: {FIGURES[self.figure]}"
-        return "; ".join(self.shown_by) + (f" (against {self.against})" if self.against else "")
 
 
 class Feature(Claim):

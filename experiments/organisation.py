@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from experiments.about import Stack
-from experiments.facts import OFFERS, Claim
+from experiments.facts import FIGURES, OFFERS, Claim
 from experiments.figures import Figures
 from experiments.installing import Needs
 from experiments.provisioning import Provisioning
@@ -153,16 +153,19 @@ def _needs_remarks(figures: Figures) -> list[str]:
 def using_table(figures: Figures) -> Table:
     """Commands, places of logs and lines of code, each with what shows it."""
     assert figures.about.stacks is not None
-    rows = []
+    rows, tests = [], Tests()
     for name, stack in figures.about.stacks.stacks.items():
         record = _largest(figures, name)
         if stack.facts is None:
             rows.append([name, "commands and logs", NOT_RECORDED, "its role has no meta/facts.yml"])
         else:
             claims = stack.facts.using
-            rows += [[name, "to start a run", each.says, shown(each, record)] for each in claims.commands]
             rows += [
-                [name, "place to look for a log", each.says, shown(each, record)] for each in claims.logs
+                [name, "to start a run", each.says, shown(each, record, tests)] for each in claims.commands
+            ]
+            rows += [
+                [name, "place to look for a log", each.says, shown(each, record, tests)]
+                for each in claims.logs
             ]
         rows += [
             _commands(name, record),
@@ -174,6 +177,7 @@ def using_table(figures: Figures) -> Table:
         before="Claims stand in the stack's role, each with what shows it; the rest is counted.",
         columns=[Column("stack"), Column("what"), Column("is"), Column("shown by")],
         rows=rows,
+        after=tests.remarks,
     )
 
 
@@ -218,14 +222,14 @@ def _lines(name: str, stack: Stack, baseline: str) -> list[str]:
 def offers_table(figures: Figures) -> Table:
     """Table 5.11, each entry with the test that shows it or marked as not shown."""
     assert figures.about.stacks is not None
-    rows = []
+    rows, tests = [], Tests()
     for feature, title in OFFERS.items():
         for name, stack in figures.about.stacks.stacks.items():
             if stack.facts is None:
                 rows.append([title, name, NOTHING, NOT_RECORDED, "its role has no meta/facts.yml"])
                 continue
             claim = getattr(stack.facts.offers, feature)
-            rows.append([title, name, claim.level, claim.says, shown(claim, _largest(figures, name))])
+            rows.append([title, name, claim.level, claim.says, shown(claim, _largest(figures, name), tests)])
     return Table(
         title=OFFERS_TITLE,
         before=(
@@ -234,16 +238,36 @@ def offers_table(figures: Figures) -> Table:
         ),
         columns=[Column("feature"), Column("stack"), Column("is"), Column("how"), Column("shown by")],
         rows=rows,
+        after=tests.remarks,
     )
 
 
-def shown(claim: Claim, record: Record | None) -> str:
+class Tests:
+    """The tests that a table names: by number in its cells, in full below it, for their names are long."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def text(self, names: Sequence[str]) -> str:
+        """Some of them, in a cell."""
+        numbers = [str(self._numbers.setdefault(name, len(self._numbers) + 1)) for name in names]
+        return f"test{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}"
+
+    @property
+    def remarks(self) -> list[str]:
+        """All of them, below the table."""
+        return [f"Test {number}: {name}" for name, number in self._numbers.items()]
+
+
+def shown(claim: Claim, record: Record | None, tests: Tests) -> str:
     """What shows a claim; a figure must be there in this campaign (in `record`, a run of the stack)."""
+    if claim.not_shown is not None:
+        return f"not shown: {claim.not_shown}"
     if claim.figure is None:
-        return claim.where
+        return tests.text(claim.shown_by) + (f", against {claim.against}" if claim.against else "")
     there = record is not None
     if record is not None and claim.figure == "launch":
         there = record.launch is not None
     if record is not None and claim.figure == "logs":
         there = any(name.startswith(LOGS) for name in record.files)
-    return claim.where if there else f"{NOT_MEASURED} ({claim.where})"
+    return FIGURES[claim.figure] if there else f"{NOT_MEASURED} ({FIGURES[claim.figure]})"

@@ -228,7 +228,7 @@ def test_what_using_takes_is_counted_from_a_run_of_this_campaign(tmp_path: Path)
     assert found["ddp", "log files of a run with 2 workers"][0] == "2: worker1.log, worker2.log"
     assert found["ddp", "lines of its launcher"] == ["10", "training/launchers/ddp.py"]
     assert found["spark", "lines of its launcher"][0] == "10, 7 of them not in ddp's"
-    assert found["ddp", "to start a run"][1] == "this report: the records' launch.command"
+    assert found["ddp", "to start a run"][1] == "the records: launch.command"
     # No run of it was made: its figures are not there.
     assert found["spark", "to start a run"][1].startswith("not measured here")
     assert found["spark", "commands for a run"] == ["\N{EN DASH}", "not measured here"]
@@ -244,7 +244,8 @@ def test_what_is_offered_is_shown_or_marked(tmp_path: Path) -> None:
     found = rows(made, OFFERED, 2)
     assert len(found) == 2 * len(OFFERS)
     assert found["Fault tolerance", "ddp"][2] == "not shown: nobody tried"
-    assert found["Fault tolerance", "spark"][2] == "tests/unit/test_a.py::test_b (against a mock)"
+    assert found["Fault tolerance", "spark"][2] == "test 1, against a mock"
+    assert table(made, OFFERED).after == ["Test 1: tests/unit/test_a.py::test_b"]
 
 
 @pytest.mark.parametrize(
