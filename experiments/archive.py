@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from experiments.errors import UserError
+from experiments.facts import FILE as FACTS
 
 
 def build_archive(package: Path) -> bytes:
@@ -39,12 +40,15 @@ def build_archive(package: Path) -> bytes:
 
 
 def launching_digest(root: Path, stacks: Sequence[str]) -> str:
-    """SHA-256 of all in the repository that launches runs of `stacks`: changed, they are other runs."""
+    """SHA-256 of all in the repository that launches runs of `stacks`: changed, they are other runs.
+
+    What a role says of itself for the report (meta/facts.yml) launches nothing.
+    """
     folders = [root / "roles" / name for name in sorted({*stacks, "runs"})]
     files = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
     sha = hashlib.sha256()
     for path in [root / "playbooks" / "run.yml", *files]:
-        if path.is_file():
+        if path.is_file() and path.parts[-2:] != FACTS.parts:
             sha.update(f"{path.relative_to(root).as_posix()} {file_sha256(path)}\n".encode())
     return sha.hexdigest()
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
+from experiments.about import files_to_keep
 from experiments.archive import launching_digest, sha256
 from experiments.cluster import Cluster, Prepared
 from experiments.errors import UserError
@@ -311,11 +312,14 @@ def create_campaign(
     )
     if sha256(archive) != identity.code:
         raise UserError("The training code's archive does not have the digest that the campaign names.")
+    kept = files_to_keep(results.parent, matrix.stacks, prepared.cluster)
     beside = results / f".{file.name}.new"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)
     write_whole(beside / ARCHIVE, archive)
     write_whole(beside / FILE, file.model_dump_json(indent=2) + "\n")
+    for name, content in kept.items():
+        write_whole(beside / name, content)
     folder = results / file.name
     beside.rename(folder)
     return Campaign(folder, file)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+from experiments.about import About, read_about
 from experiments.campaign import Campaign, CampaignFile
 from experiments.plan import PlannedRun
 from experiments.records import Record
@@ -76,6 +77,7 @@ class Figures:
     attempts: list[Record]  # those that failed or were interrupted
     counting: list[Record]
     references: list[Reference]  # what the inventory says of cells, of this matrix or another
+    about: About = field(default_factory=About)  # of its stacks and of provisioning
 
 
 def setting_text(axes: Mapping[str, Any], without: str = "") -> str:
@@ -116,6 +118,7 @@ def figures_of(campaign: Campaign) -> Figures:
         attempts=[record for run in plan for record in records[run.run_id] if not record.ok],
         counting=list(counting.values()),
         references=references_in(campaign.folder, campaign.file.references),
+        about=read_about(campaign.folder),
     )
 
 

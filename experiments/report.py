@@ -16,10 +16,12 @@ from experiments.campaign import PLOTS, Campaign, CampaignFile
 from experiments.chart import Bar, bar_chart
 from experiments.comparisons import beside, comparisons, parts
 from experiments.conclusions import conclusions, same_steps
+from experiments.decisions import decision_table
 from experiments.exported import as_csv, as_parquet, rows_of
 from experiments.figures import Accuracy, Cell, Figures, figures_of
 from experiments.files import write_whole
 from experiments.matrix import Order
+from experiments.organisation import organisation_tables
 from experiments.plots import plots_of
 from experiments.records import Gpu, ImageState, Rank, Record, utc_text
 from experiments.reference import dissertation
@@ -93,6 +95,8 @@ def view(figures: Figures) -> dict[str, Any]:
         parts_table(split),
         beside_table(side, reference, _work_text(campaign)),
         usage_table(figures.cells),
+        *organisation_tables(figures),
+        decision_table(figures, compared, split),
     ]
     extra = _varying_axes(figures.cells)
     filled = [cell for cell in figures.cells if cell.records]

@@ -1,0 +1,221 @@
+"""Callback plugin: what provisioning did, role by role, as one record beside the results of experiments."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from ansible import context
+from ansible.plugins.callback import CallbackBase
+from ansible.release import __version__ as ansible_version
+
+DOCUMENTATION = """
+name: provisioning_record
+type: aggregate
+short_description: Writes what playbooks/provision.yml did to results/provisioning/
+description:
+  - Counts, role by role, the seconds, the tasks that ran, and those that changed something or failed.
+  - Only playbooks/provision.yml is recorded, not in check mode, and not before it has told what it sets up.
+requirements:
+  - enabled in ansible.cfg
+"""
+
+ROOT = Path(__file__).resolve().parents[2]
+PLAYBOOK = ROOT / "playbooks" / "provision.yml"
+RECORDS = ROOT / "results" / "provisioning"
+#: What the playbook tells by set_stats: what is set up, and later the environment that was installed.
+TOLD, ENVIRONMENT = "provisioning_told", "provisioning_environment"
+#: Options by which a person leaves out a part of the playbook.
+PARTIAL = {"tags": ["all"], "skip_tags": [], "subset": None, "start_at_task": None}
+
+CALLS = ("include_role", "include_tasks")
+
+
+@dataclass
+class Done:
+    """What one role did, wherever it was called from by the same roles."""
+
+    seconds: float = 0.0
+    tasks: int = 0
+    changed: Counter[str] = field(default_factory=Counter)
+    failed: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Running:
+    """The task that runs: its role's figures, when it began, and whether any host has run it."""
+
+    done: Done
+    since: float
+    counted: bool = False
+
+
+def role_path(task: Any) -> tuple[str, ...]:
+    """The roles that a task belongs to, the outermost first; nothing for a play's own task."""
+    names, role = [], getattr(task, "_role", None)
+    while role is not None:
+        names.append(role.get_name())
+        parents = getattr(role, "_parents", None) or [None]
+        role = parents[0]
+    return tuple(reversed(names))
+
+
+class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
+    """Notes what happens; writes once, at the end."""
+
+    CALLBACK_VERSION = 2.0
+    CALLBACK_TYPE = "aggregate"
+    CALLBACK_NAME = "provisioning_record"
+    CALLBACK_NEEDS_ENABLED = True
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._started: datetime | None = None  # None: this playbook is not recorded
+        self._roles: dict[tuple[str, ...], Done] = {}
+        self._running: Running | None = None
+
+    def v2_playbook_on_start(self, playbook: Any) -> None:
+        """Record the one playbook, where it is not only asked what it would do."""
+        if Path(playbook._file_name).resolve() == PLAYBOOK and not context.CLIARGS.get("check"):
+            self._started = datetime.now(UTC)
+
+    def v2_playbook_on_play_start(self, play: Any) -> None:  # noqa: ARG002
+        """What runs until the first task is no role's."""
+        self._end_task()
+
+    def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:  # noqa: ARG002
+        """Time is the running task's from here on."""
+        self._end_task()
+        path = role_path(task)
+        if self._started is not None and path:
+            self._running = Running(self._roles.setdefault(path, Done()), time.monotonic())
+
+    def v2_playbook_on_cleanup_task_start(self, task: Any) -> None:
+        """As of a task."""
+        self.v2_playbook_on_task_start(task, False)
+
+    def v2_playbook_on_handler_task_start(self, task: Any) -> None:
+        """As of a task."""
+        self.v2_playbook_on_task_start(task, False)
+
+    def v2_runner_on_ok(self, result: Any) -> None:
+        """A host has done the task."""
+        if result.task.action.rpartition(".")[2] in CALLS:
+            return  # no work of its own: what it calls is counted
+        if self._count() and self._running is not None and result.is_changed():
+            self._running.done.changed[result.host.get_name()] += 1
+
+    def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
+        """A host has failed at the task."""
+        if self._count() and self._running is not None and not ignore_errors:
+            self._running.done.failed.add(result.host.get_name())
+
+    def v2_runner_on_unreachable(self, result: Any) -> None:
+        """A host was lost."""
+        self.v2_runner_on_failed(result)
+
+    def v2_playbook_on_stats(self, stats: Any) -> None:
+        """All is over: write the record, unless nothing was begun."""
+        self._end_task()
+        told = stats.custom.get("_run", {})
+        if self._started is None or TOLD not in told:
+            return
+        content = {
+            "schema_version": 1,
+            **told[TOLD],
+            "environment_digest": told.get(ENVIRONMENT) or None,
+            "started": self._started.isoformat(timespec="milliseconds"),
+            "ended": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "status": "failed" if stats.failures or stats.dark else "ok",
+            "partial": partial(),
+            "roles": [
+                {
+                    "role": path[-1],
+                    "within": list(path[:-1]),
+                    "seconds": round(done.seconds, 3),
+                    "tasks": done.tasks,
+                    "changed": dict(sorted(done.changed.items())),
+                    "failed": sorted(done.failed),
+                }
+                for path, done in self._roles.items()
+            ],
+            "ansible": ansible_version,
+            "git": git_state(),
+        }
+        write(content, self._started)
+
+    def _count(self) -> bool:
+        """Count the running task once, however many hosts run it; False where none is recorded."""
+        if self._running is None:
+            return False
+        if not self._running.counted:
+            self._running.counted = True
+            self._running.done.tasks += 1
+        return True
+
+    def _end_task(self) -> None:
+        if self._running is not None:
+            self._running.done.seconds += time.monotonic() - self._running.since
+            self._running = None
+
+
+def partial() -> list[str]:
+    """The options that left out a part of the playbook, as they were given: `tags=install`."""
+    given = []
+    for name, whole in PARTIAL.items():
+        value = context.CLIARGS.get(name)
+        plain = list(value) if isinstance(value, list | tuple) else value
+        if plain != whole and plain:
+            given.append(f"{name}={','.join(plain) if isinstance(plain, list) else plain}")
+    return given
+
+
+def git_state() -> dict[str, Any]:
+    """The checkout's revision, and whether it was dirty; None where it is no git checkout."""
+    revision, status = git("rev-parse", "--verify", "HEAD"), git("status", "--porcelain", "--", ".")
+    return {
+        "revision": revision.strip() if revision is not None else None,
+        "dirty": bool(status.strip()) if status is not None else None,
+    }
+
+
+def git(*arguments: str) -> str | None:
+    """What git says of the checkout; None where it can't."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(ROOT), *arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def write(content: dict[str, Any], moment: datetime) -> Path:
+    """Write a record whole, named by the time of its start; its path."""
+    RECORDS.mkdir(parents=True, exist_ok=True)
+    beside = RECORDS / f".{os.getpid()}.new"
+    try:
+        with beside.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        path = RECORDS / f"{moment:%Y%m%dT%H%M%SZ}.json"
+        number = 2
+        while path.exists():  # another cluster's, begun in the same second
+            path = RECORDS / f"{moment:%Y%m%dT%H%M%SZ}-{number}.json"
+            number += 1
+        beside.rename(path)
+    finally:
+        beside.unlink(missing_ok=True)
+    return path
