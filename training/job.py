@@ -51,7 +51,7 @@ def run_job(
     watched = watch(session.device, out, session.rank)
     train_start = time.time()
     try:
-        outcome = train(spec.work, data, session, phases, peers.place)
+        outcome = train(spec.work, data, session, phases, peers.place, spec.conditions)
     except Stopped as stopped:
         if not session.goes_on_later:
             raise
