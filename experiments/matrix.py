@@ -2,7 +2,8 @@
 
 A matrix has the data that is prepared once, `defaults` (fields of the work and of the conditions that are the
 same in every run), and `axes`, whose combinations are the runs; `rows` are runs besides, and `exclude` says
-which of all these are not made, and why. `order` says how they follow one another.
+which of all these are not made, and why. `order` says how they follow one another, `ladders` which cells the
+report holds against one another to say where an overhead comes from.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
 
 from experiments.errors import UserError
+from experiments.rungs import Ladder, ladder_faults
 from training.spec import Conditions, DataSpec, RunSpec, Work, explain
 
 MATRICES: Final = Path(__file__).parent / "matrices"
@@ -24,6 +26,7 @@ FROM_DATA: Final = frozenset({"data", "data_digest"})  # of the work, but the ma
 WORK_FIELDS: Final = frozenset(Work.model_fields) - FROM_DATA
 CONDITION_FIELDS: Final = frozenset(Conditions.model_fields)
 FIELDS: Final = WORK_FIELDS | CONDITION_FIELDS
+FROM_CLUSTER: Final = "cluster"  # as a value of threads: as many as the cluster's inventory says
 NO_DIGEST: Final = "0" * 64  # stands in for the data set's digest while a matrix is only validated
 
 Place = tuple[str | int, ...]
@@ -61,6 +64,7 @@ class Matrix(BaseModel):
     rows: list[dict[str, Any]] = Field(default_factory=list)
     exclude: list[Exclusion] = Field(default_factory=list)
     order: Order = Order()
+    ladders: list[Ladder] = Field(default_factory=list)
 
     _folder: Path = PrivateAttr(default=Path())
 
@@ -90,8 +94,8 @@ class Matrix(BaseModel):
         return None
 
     def content(self) -> dict[str, Any]:
-        """What decides the runs: everything but the description."""
-        return self.model_dump(mode="json", exclude={"description"})
+        """What decides the runs: everything but the description and how the report reads them."""
+        return self.model_dump(mode="json", exclude={"description", "ladders"})
 
 
 def load_matrix(name_or_path: str) -> Matrix:
@@ -123,6 +127,8 @@ def load_matrix(name_or_path: str) -> Matrix:
     _check_fields(matrix, path, lines)
     _check_rows(matrix, path, lines)
     _check_values(matrix, path, lines)
+    for place, said in ladder_faults(matrix.ladders, list(matrix.axes), matrix.combinations()):
+        raise UserError(f"{_where(path, lines, [place])}: {said}")
     matrix._folder = path.parent
     return matrix
 
@@ -131,7 +137,11 @@ def run_fields(matrix: Matrix, combination: dict[str, Any]) -> tuple[dict[str, A
     """The fields of the work and of the conditions that the matrix gives for one combination."""
     given = {**matrix.defaults, **combination}
     work = {name: value for name, value in given.items() if name in WORK_FIELDS}
-    conditions = {name: value for name, value in given.items() if name in CONDITION_FIELDS}
+    conditions = {
+        name: value
+        for name, value in given.items()
+        if name in CONDITION_FIELDS and (name, value) != ("threads", FROM_CLUSTER)
+    }
     return work, conditions
 
 

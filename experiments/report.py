@@ -25,6 +25,8 @@ from experiments.reference import dissertation
 from experiments.statistics import Estimate
 from experiments.summary import model_text
 from experiments.tables import beside_table, comparison_table, parts_table
+from experiments.waterfall import why_rows, why_table
+from experiments.why import waterfalls
 from training.spec import PHASES, PretrainedModel, RunSpec
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -33,6 +35,7 @@ MINUS: Final = "\N{MINUS SIGN}"
 SHOWN: Final = {
     "times": "Training time by stack and number of workers, here and in the dissertation.",
     "phases": "Where the time of every stack goes, phase by phase.",
+    "why": "How much of each ladder's training time every step takes away.",
     "curves": "Training loss and validation accuracy after each epoch.",
 }
 PHASE_NAMES: Final = {"exposed_sync": "exposed synchronisation"}
@@ -45,9 +48,11 @@ def write_report(campaign: Campaign) -> tuple[Path, ...]:
         UserError: a record is damaged.
     """
     figures = figures_of(campaign)
-    plots = plots_of(figures, dissertation())
-    content = view(figures) | {"plots": _plots_inside(plots)}
+    content = view(figures)
+    plots = plots_of(figures, dissertation(), content["waterfalls"])
+    content |= {"plots": _plots_inside(plots)}
     rows = rows_of(figures, content["compared"], content["parts"], content["beside"])
+    rows += why_rows(content["waterfalls"])
     written: dict[str, str | bytes] = {
         "report.md": _render("report.md.j2", content, html=False),
         "report.html": _render("report.html.j2", content, html=True),
@@ -81,8 +86,11 @@ def view(figures: Figures) -> dict[str, Any]:
     """What the templates show, as text: one place decides how a figure is written."""
     campaign, reference = figures.campaign, dissertation()
     compared, split = comparisons(figures), parts(figures, reference)
-    side = beside(figures, reference)
+    # The cells of a ladder are made to differ from the dissertation's, one by one.
+    side = [] if campaign.ladders else beside(figures, reference)
+    ladders = waterfalls(figures)
     tables = [
+        why_table(ladders),
         comparison_table(compared, campaign.baseline),
         parts_table(split),
         beside_table(side, reference, _work_text(campaign)),
@@ -104,6 +112,7 @@ def view(figures: Figures) -> dict[str, Any]:
         "compared": compared,
         "parts": split,
         "beside": side,
+        "waterfalls": ladders,
         "conclusions": conclusions(figures, compared),
         "tables": [table for table in tables if table.rows],
         "weights_differ": any(not work.equal for work in figures.compared),

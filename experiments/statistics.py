@@ -47,6 +47,17 @@ class Ratio:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """A mean of paired differences."""
+
+    mean: float
+    low: float | None  # ends of the 95 % interval; None with one pair
+    high: float | None
+    p: float | None  # of no difference, two-sided; None with one pair
+    n: int
+
+
+@dataclass(frozen=True)
 class Split:
     """A time as a fixed part and a part for each step."""
 
@@ -94,6 +105,17 @@ def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
         visible=math.expm1(_detectable(n - 1) * error),
         n=n,
     )
+
+
+def mean_difference(differences: Sequence[float]) -> Difference | None:
+    """Mean of paired differences with Student's interval; None of nothing."""
+    found = estimate(differences)
+    if found is None:
+        return None
+    if found.sd is None:
+        return Difference(found.mean, None, None, None, 1)
+    p = _two_sided(found.mean, found.sd / math.sqrt(found.n), found.n - 1)
+    return Difference(found.mean, found.low, found.high, p, found.n)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -116,7 +116,14 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
 
 
 @pytest.mark.parametrize(
-    ("name", "runs"), [("quick", 6), ("dissertation", 36), ("dissertation-small", 36), ("constant-batch", 18)]
+    ("name", "runs"),
+    [
+        ("quick", 6),
+        ("dissertation", 36),
+        ("dissertation-small", 36),
+        ("constant-batch", 18),
+        ("why", 40),
+    ],
 )
 def test_every_matrix_that_is_shipped_is_valid(name: str, runs: int) -> None:
     assert len(load_matrix(name).combinations()) == runs
