@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +53,50 @@ def test_every_condition_gives_the_same_weights_on_real_reviews(
             assert len(told) < steps and {event["event"] for event in told} == {"step"}
         kept = (found[name] / "steps.jsonl").read_text(encoding="utf-8").splitlines()
         assert len(kept) == steps
+
+
+def test_determineds_master_is_told_at_every_step(
+    run: Run, datasets: Datasets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Away from a cluster its Core API sends nothing, so that what it is told is looked at."""
+    from determined.core._train import DummyTrainContext
+
+    from training.launchers.determined import DeterminedSession
+    from training.rank import run_rank
+
+    prepared = datasets(data_spec())
+    usual = run_spec(prepared, data_spec())
+    every_step = usual.model_copy(update={"conditions": Conditions(reporting="step")})
+    told = tmp_path / "told"
+
+    def note(_: object, **__: object) -> None:
+        with told.open("a", encoding="ascii") as file:
+            file.write("m")
+
+    def note_progress(_: object, progress: float) -> None:
+        with told.open("a", encoding="ascii") as file:
+            file.write(f" {progress:.1f} ")
+
+    def one_rank(file: Path, data: Path, out: Path) -> None:
+        sys.exit(run_rank(file, data, out, DeterminedSession))
+
+    monkeypatch.setattr(DummyTrainContext, "report_training_metrics", note)
+    monkeypatch.setattr(DummyTrainContext, "report_progress", note_progress)
+    digests = [load(run(usual, prepared.path)[0] / "result.json")["weights_digest"]]
+    monkeypatch.delenv("WORLD_SIZE")
+    for spec, expected in ((every_step, "m 0.2 m 0.4 m 0.6 m 0.8 m 1.0 "), (usual, "m")):
+        told.unlink(missing_ok=True)
+        file, out = tmp_path / "spec.json", tmp_path / spec.run_id
+        file.write_text(spec.model_dump_json(), encoding="utf-8")
+        process = multiprocessing.get_context("fork").Process(
+            target=one_rank, args=(file, prepared.path, out)
+        )
+        process.start()
+        process.join(90)
+        assert process.exitcode == 0
+        assert told.read_text(encoding="ascii") == expected
+        digests.append(load(out / "result.json")["weights_digest"])
+    assert len(set(digests)) == 1
 
 
 def test_texts_become_the_same_ids_without_the_tokenizers_threads(
