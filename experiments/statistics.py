@@ -54,6 +54,7 @@ class Difference:
     low: float | None  # ends of the 95 % interval; None with one pair
     high: float | None
     p: float | None  # of no difference, two-sided; None with one pair
+    visible: float | None  # the smallest difference that so many pairs of this spread would have shown
     n: int
 
 
@@ -113,9 +114,16 @@ def mean_difference(differences: Sequence[float]) -> Difference | None:
     if found is None:
         return None
     if found.sd is None:
-        return Difference(found.mean, None, None, None, 1)
-    p = _two_sided(found.mean, found.sd / math.sqrt(found.n), found.n - 1)
-    return Difference(found.mean, found.low, found.high, p, found.n)
+        return Difference(found.mean, None, None, None, None, 1)
+    error, freedom = found.sd / math.sqrt(found.n), found.n - 1
+    return Difference(
+        mean=found.mean,
+        low=found.low,
+        high=found.high,
+        p=_two_sided(found.mean, error, freedom),
+        visible=_detectable(freedom) * error,
+        n=found.n,
+    )
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -39,10 +39,10 @@ class Step:
     @property
     def verdict(self) -> str:
         """What may be said, and no more."""
-        if self.corrected_p is None:
+        if self.corrected_p is None or self.seconds.visible is None:
             return "a single pair: no interval, and nothing can be said"
         if not self.certain:
-            return "can't tell"
+            return f"can't tell: these pairs would have shown {self.seconds.visible:.2f} s, and no less"
         return "costs time" if self.seconds.mean > 0 else "saves time"
 
 
