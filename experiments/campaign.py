@@ -22,6 +22,7 @@ from experiments.processes import is_alive, self_identity
 from experiments.provenance import Git
 from experiments.records import RECORD, Environment, ImageState, LinkState, NodeState, Record, read_record
 from experiments.references import Reference
+from experiments.rungs import Ladder
 from training.spec import Sha256, explain
 
 FILE: Final = "campaign.json"
@@ -82,6 +83,7 @@ class CampaignFile(BaseModel):
     baseline: str  # the stack that the others are held against: the matrix's first
     identity: Identity
     plan: list[PlannedRun]
+    ladders: list[Ladder] = Field(default_factory=list)
     stacks_missing: dict[str, str]
     environment: Environment
     dataset: dict[str, Any]  # dataset.json
@@ -305,6 +307,7 @@ def create_campaign(
         baseline=matrix.stacks[0],
         identity=identity,
         plan=plan,
+        ladders=matrix.ladders,
         stacks_missing=prepared.cluster.stacks_missing,
         environment=environment_of(prepared.cluster, git),
         dataset=prepared.dataset_file,

@@ -2,8 +2,9 @@
 
 A matrix has the data that is prepared once, `defaults` (fields of the work and of the conditions that are the
 same in every run), and `axes`, whose combinations are the runs; `rows` are runs besides, and `exclude` says
-which of all these are not made, and why. `order` says how they follow one another. `workers: all` is 1, 2
-and so on up to as many as the cluster has.
+which of all these are not made, and why. `order` says how they follow one another, `ladders` which cells the
+report holds against one another to say where an overhead comes from. `workers: all` is 1, 2 and so on up to
+as many as the cluster has.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, ValidationError
 
 from experiments.errors import UserError
+from experiments.rungs import Ladder, ladder_faults
 from experiments.workers import GLOBAL_BATCH, Axes, batch_fault, most_workers, on_workers, with_share
 from training.spec import Conditions, DataSpec, RunSpec, Work, explain
 
@@ -26,6 +28,7 @@ FROM_DATA: Final = frozenset({"data", "data_digest"})  # of the work, but the ma
 WORK_FIELDS: Final = frozenset(Work.model_fields) - FROM_DATA
 CONDITION_FIELDS: Final = frozenset(Conditions.model_fields)
 FIELDS: Final = WORK_FIELDS | CONDITION_FIELDS | {GLOBAL_BATCH}
+FROM_CLUSTER: Final = "cluster"  # as a value of threads: as many as the cluster's inventory says
 NO_DIGEST: Final = "0" * 64  # stands in for the data set's digest while a matrix is only validated
 
 Place = tuple[str | int, ...]
@@ -63,6 +66,7 @@ class Matrix(BaseModel):
     rows: list[dict[str, Any]] = Field(default_factory=list)
     exclude: list[Exclusion] = Field(default_factory=list)
     order: Order = Order()
+    ladders: list[Ladder] = Field(default_factory=list)
 
     _folder: Path = PrivateAttr(default=Path())
 
@@ -96,8 +100,8 @@ class Matrix(BaseModel):
         return None
 
     def content(self) -> dict[str, Any]:
-        """What decides the runs: everything but the description."""
-        return self.model_dump(mode="json", exclude={"description"})
+        """What decides the runs: everything but the description and how the report reads them."""
+        return self.model_dump(mode="json", exclude={"description", "ladders"})
 
 
 def load_matrix(name_or_path: str) -> Matrix:
@@ -129,6 +133,8 @@ def load_matrix(name_or_path: str) -> Matrix:
     _check_fields(matrix, path, lines)
     _check_rows(matrix, path, lines)
     _check_values(matrix, path, lines)
+    for place, said in ladder_faults(matrix.ladders, list(matrix.axes), matrix.combinations()):
+        raise UserError(f"{_where(path, lines, [place])}: {said}")
     matrix._folder = path.parent
     return matrix
 
@@ -137,7 +143,11 @@ def run_fields(matrix: Matrix, combination: dict[str, Any]) -> tuple[dict[str, A
     """The fields of the work (a global batch as it stands) and of the conditions for one combination."""
     given = {**matrix.defaults, **combination}
     work = {name: value for name, value in given.items() if name in WORK_FIELDS | {GLOBAL_BATCH}}
-    conditions = {name: value for name, value in given.items() if name in CONDITION_FIELDS}
+    conditions = {
+        name: value
+        for name, value in given.items()
+        if name in CONDITION_FIELDS and (name, value) != ("threads", FROM_CLUSTER)
+    }
     return work, conditions
 
 

@@ -6,8 +6,9 @@ import random
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from experiments.abilities import why_no_conditions
 from experiments.cluster import Cluster
 from experiments.errors import UserError
 from experiments.matrix import Matrix, run_fields
@@ -29,6 +30,8 @@ class PlannedRun(BaseModel):
     written: int = 0  # its place in the matrix, by which reports are ordered
     block: int = 1  # the runs of one seed on one setting of the cluster, from 1 on
     warm_up: bool = False  # recorded, and never counted
+    # Other axes that come to the same run on this cluster, such as its own number of threads, written out.
+    also: list[dict[str, Any]] = Field(default_factory=list)
 
     @property
     def cell(self) -> tuple[tuple[str, str], ...]:
@@ -52,7 +55,7 @@ def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[Planne
         conditions = run.specification.conditions
         setting = (conditions.link_rate or "", conditions.pinning, conditions.device)
         runs = blocks.setdefault((*setting, str(run.specification.work.seed)), [])
-        runs.append(run.model_copy(update={"written": at}))
+        _add(runs, run.model_copy(update={"written": at}))
     plan: list[PlannedRun] = []
     for number, (key, runs) in enumerate(blocks.items(), start=1):
         if matrix.order.arrangement == "random":
@@ -60,6 +63,16 @@ def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[Planne
         warmed = _with_warm_ups(runs) if matrix.order.warm_ups else runs
         plan += [run.model_copy(update={"block": number}) for run in warmed]
     return plan
+
+
+def _add(runs: list[PlannedRun], run: PlannedRun) -> None:
+    """Add a run to those of its block; one that is there already only gets its other axes noted."""
+    for at, other in enumerate(runs):
+        if other.run_id == run.run_id:
+            kept, gone = (run, other) if other.cannot_run and not run.cannot_run else (other, run)
+            runs[at] = kept.model_copy(update={"also": [*other.also, gone.axes]})
+            return
+    runs.append(run)
 
 
 def _with_warm_ups(runs: list[PlannedRun]) -> Iterator[PlannedRun]:
@@ -87,6 +100,7 @@ def _warm_up(runs: Iterable[PlannedRun]) -> PlannedRun:
             "axes": axes,
             "specification": specification,
             "warm_up": True,
+            "also": [],
         }
     )
 
@@ -147,6 +161,11 @@ def why_not(specification: RunSpec, cluster: Cluster) -> str | None:
         wanted = conditions.threads * work.slots_per_worker
         if used and wanted > cores:
             reasons.append(f"it takes {wanted} threads on a worker and there are {cores} cores to use")
+    if conditions.launcher == "none" and work.slots_per_worker > 1:
+        reasons.append(
+            f"without a launcher a worker has one rank, and it takes {work.slots_per_worker} slots on each"
+        )
+    reasons += why_no_conditions(stack, conditions)
     if not reasons:
         return None
     text = "; ".join(reasons)

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 from experiments.figures import Cell, Figures
 from experiments.reference import Reference
+from experiments.waterfall import draw_waterfalls
+from experiments.why import Waterfall
 from training.spec import PHASES
 
 # Okabe and Ito's colours, which people with any kind of colour vision tell apart.
@@ -17,7 +19,9 @@ HATCHES: Final = ("", "//", "xx", "..")
 FORMATS: Final = {"png": {"Software": None}, "svg": {"Date": None}}  # what would differ from day to day
 
 
-def plots_of(figures: Figures, reference: Reference) -> dict[str, bytes]:
+def plots_of(
+    figures: Figures, reference: Reference, waterfalls: Sequence[Waterfall] = ()
+) -> dict[str, bytes]:
     """Every plot that there are figures for, by file name."""
     cells = [cell for cell in figures.cells if cell.train_s is not None]
     drawn: dict[str, Callable[[Any], None]] = {}
@@ -26,6 +30,8 @@ def plots_of(figures: Figures, reference: Reference) -> dict[str, bytes]:
         drawn["phases"] = lambda figure: _phases(figure, cells)
     if any(len(record.epochs) > 1 for cell in cells for record in cell.records):
         drawn["curves"] = lambda figure: _curves(figure, cells)
+    if whole := [each for each in waterfalls if each.steps]:
+        drawn["why"] = lambda figure: draw_waterfalls(figure, whole)
     return {name: data for kind, draw in drawn.items() for name, data in _render(kind, draw).items()}
 
 
@@ -113,7 +119,7 @@ def _phases(figure: Any, cells: Sequence[Cell]) -> None:
             label=phase.replace("_", " "),
         )
         left = [before + more for before, more in zip(left, seconds, strict=True)]
-    axes.set_yticks(range(len(shown)), [_label(cell) for cell in shown])
+    axes.set_yticks(range(len(shown)), [_label(cell, shown) for cell in shown])
     axes.invert_yaxis()
     axes.set_xlabel("seconds of the slowest rank, mean")
     axes.set_title("where the time goes")
@@ -138,7 +144,7 @@ def _curves(figure: Any, cells: Sequence[Cell]) -> None:
                 linestyle=("-", "--", ":", "-.")[at % 4],
                 marker="os^v"[at % 4],
                 markersize=4,
-                label=_label(cell),
+                label=_label(cell, cells),
             )
     losses.set_title("training loss")
     accuracies.set_title("validation accuracy")
@@ -148,8 +154,10 @@ def _curves(figure: Any, cells: Sequence[Cell]) -> None:
     losses.legend(frameon=False)
 
 
-def _label(cell: Cell) -> str:
+def _label(cell: Cell, cells: Sequence[Cell]) -> str:
     rest = [
-        f"{name} {value}" for name, value in cell.axes.items() if name not in ("stack", "workers", "epochs")
+        f"{name} {value}"
+        for name, value in cell.axes.items()
+        if name not in ("stack", "workers", "epochs") and any(other.axes[name] != value for other in cells)
     ]
     return ", ".join([f"{cell.stack}, {cell.workers} w, {cell.axes['epochs']} e", *rest])

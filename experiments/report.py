@@ -30,6 +30,8 @@ from experiments.statistics import Estimate
 from experiments.summary import model_text
 from experiments.tables import beside_table, comparison_table, parts_table
 from experiments.usage import usage_table
+from experiments.waterfall import why_rows, why_table
+from experiments.why import waterfalls
 from training.spec import PHASES, PretrainedModel
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
@@ -38,6 +40,7 @@ MINUS: Final = "\N{MINUS SIGN}"
 SHOWN: Final = {
     "times": "Training time by stack and number of workers, here and in the dissertation.",
     "phases": "Where the time of every stack goes, phase by phase.",
+    "why": "How much of each ladder's training time every step takes away.",
     "curves": "Training loss and validation accuracy after each epoch.",
 }
 PHASE_NAMES: Final = {"exposed_sync": "exposed synchronisation"}
@@ -50,10 +53,12 @@ def write_report(campaign: Campaign) -> tuple[Path, ...]:
         UserError: a record is damaged.
     """
     figures = figures_of(campaign)
-    plots = plots_of(figures, dissertation())
-    content = view(figures) | {"plots": _plots_inside(plots)}
+    content = view(figures)
+    plots = plots_of(figures, dissertation(), content["waterfalls"])
+    content |= {"plots": _plots_inside(plots)}
     rows = rows_of(figures, content["compared"], content["parts"], content["beside"])
     rows += band_rows(content["judged"])
+    rows += why_rows(content["waterfalls"])
     written: dict[str, str | bytes] = {
         "report.md": _render("report.md.j2", content, html=False),
         "report.html": _render("report.html.j2", content, html=True),
@@ -87,9 +92,12 @@ def view(figures: Figures) -> dict[str, Any]:
     """What the templates show, as text: one place decides how a figure is written."""
     campaign, reference = figures.campaign, dissertation()
     compared, split = comparisons(figures), parts(figures, reference)
-    side, judged = beside(figures, reference), judge(figures)
+    # The cells of a ladder are made to differ from the dissertation's, one by one.
+    side, judged = [] if campaign.ladders else beside(figures, reference), judge(figures)
+    ladders = waterfalls(figures)
     tables = [
         band_table(judged),
+        why_table(ladders),
         comparison_table(compared, campaign.baseline),
         settings_table(settings(figures)),
         parts_table(split),
@@ -116,6 +124,7 @@ def view(figures: Figures) -> dict[str, Any]:
         "compared": compared,
         "parts": split,
         "beside": side,
+        "waterfalls": ladders,
         "judged": judged,
         "conclusions": [*conclusions(figures, compared), *band_conclusion(judged)],
         "tables": [table for table in tables if table.rows],

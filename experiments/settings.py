@@ -26,9 +26,9 @@ class Setting:
 
 
 def settings(figures: Figures) -> list[Setting]:
-    """Every comparison of settings that the runs allow, in the order of the matrix."""
+    """Every comparison of settings that the runs allow, in the order of the matrix; a ladder has its own."""
     found = []
-    first = figures.cells[0].axes if figures.cells else {}
+    first = figures.cells[0].axes if figures.cells and not figures.campaign.ladders else {}
     for axis in (name for name in first if name not in SHOWN_ELSEWHERE):
         for cell in figures.cells:
             base = next(

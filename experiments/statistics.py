@@ -47,6 +47,18 @@ class Ratio:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """A mean of paired differences."""
+
+    mean: float
+    low: float | None  # ends of the 95 % interval; None with one pair
+    high: float | None
+    p: float | None  # of no difference, two-sided; None with one pair
+    visible: float | None  # the smallest difference that so many pairs of this spread would have shown
+    n: int
+
+
+@dataclass(frozen=True)
 class Split:
     """A time as a fixed part and a part for each step."""
 
@@ -93,6 +105,24 @@ def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
         equivalent_p=_tost(mean, error, n - 1, math.log1p(MARGIN)),
         visible=math.expm1(_detectable(n - 1) * error),
         n=n,
+    )
+
+
+def mean_difference(differences: Sequence[float]) -> Difference | None:
+    """Mean of paired differences with Student's interval; None of nothing."""
+    found = estimate(differences)
+    if found is None:
+        return None
+    if found.sd is None:
+        return Difference(found.mean, None, None, None, None, 1)
+    error, freedom = found.sd / math.sqrt(found.n), found.n - 1
+    return Difference(
+        mean=found.mean,
+        low=found.low,
+        high=found.high,
+        p=_two_sided(found.mean, error, freedom),
+        visible=_detectable(freedom) * error,
+        n=found.n,
     )
 
 

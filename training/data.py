@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,9 +18,13 @@ from training.digest import file_digest
 if TYPE_CHECKING:
     import torch
 
-FORMAT: Final = 2
+    from training.untokenised import Untokenised
+
+FORMAT: Final = 3  # since 3 with the texts
 DESCRIPTION: Final = "dataset.json"
 SPLITS: Final = ("train", "validation")
+TEXTS: Final = "{split}.texts.arrow"  # what the ids of a split were made of
+TOKENIZER: Final = "tokenizer.json"
 ENCODER: Final = "encoder"  # folder of the pretrained encoder, where the data set has one
 DAMAGED: Final = "The data set {path} is damaged ({files}); remove that folder and prepare it anew."
 
@@ -45,6 +49,7 @@ class Reviews:
     input_ids: npt.NDArray[np.int32]  # [reviews, max_length]
     attention_mask: npt.NDArray[np.int8]  # [reviews, max_length]
     labels: npt.NDArray[np.int8]  # [reviews]
+    untokenised: Untokenised | None = None  # where ids are made anew for each batch, and not read
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -54,9 +59,11 @@ class Reviews:
         import torch
 
         rows = chosen.numpy()
-        columns = (
-            torch.from_numpy(column[rows]) for column in (self.input_ids, self.attention_mask, self.labels)
-        )
+        if self.untokenised:
+            tokens = self.untokenised.tokens(rows)
+        else:
+            tokens = self.input_ids[rows], self.attention_mask[rows]
+        columns = (torch.from_numpy(column) for column in (*tokens, self.labels[rows]))
         return Batch(*(column.to(device, torch.int64) for column in columns))
 
 
@@ -96,11 +103,17 @@ class Dataset:
         return self.path / ENCODER
 
 
-def open_dataset(path: Path, digest: str) -> Dataset:
+def open_dataset(path: Path, digest: str, *, in_loop: bool = False) -> Dataset:
     """The prepared data set in `path`.
 
+    Args:
+        path: its own folder.
+        digest: what the run asks for.
+        in_loop: its texts become ids when a batch is taken; else they are not touched.
+
     Raises:
-        DataError: there is none, it is not the one with `digest`, or a file of it has changed.
+        DataError: there is none, it is not the one with `digest`, a file of it has changed, or it has no
+            texts and they are asked for.
     """
     try:
         about: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
@@ -110,24 +123,33 @@ def open_dataset(path: Path, digest: str) -> Dataset:
         ) from error
     if about.get("digest") != digest:
         raise DataError(f"The data set in {path} is {about.get('digest')}, but the run asks for {digest}.")
-    if damaged := damaged_files(path, about):
+    texts = {TEXTS.format(split=name) for name in SPLITS}
+    if in_loop and (lacking := texts - set(about["files"])):
+        raise DataError(
+            f"The data set {path} has no texts ({', '.join(sorted(lacking))}), which tokenizing: in_loop "
+            "needs; it was prepared by an older version: prepare it anew."
+        )
+    if damaged := damaged_files(path, about, without=frozenset() if in_loop else frozenset(texts)):
         raise DataError(DAMAGED.format(path=path, files=", ".join(damaged)))
-    train, validation = (_open_split(path / f"{name}.arrow") for name in SPLITS)
+    train, validation = (_open_split(path, name, in_loop) for name in SPLITS)
     return Dataset(path, about, train, validation)
 
 
-def damaged_files(path: Path, about: dict[str, Any]) -> list[str]:
-    """Names of the data set's files that are missing or whose bytes are not those that `prepare` wrote."""
+def damaged_files(path: Path, about: dict[str, Any], without: frozenset[str] = frozenset()) -> list[str]:
+    """Names of the data set's files that are missing or whose bytes are not those that `prepare` wrote.
+
+    Files in `without` are not looked at.
+    """
     files: dict[str, str] = about["files"]
     return [
         name
         for name, digest in files.items()
-        if not (path / name).is_file() or file_digest(path / name) != digest
+        if name not in without and (not (path / name).is_file() or file_digest(path / name) != digest)
     ]
 
 
-def _open_split(path: Path) -> Reviews:
-    with pa.memory_map(str(path)) as file:  # the arrays keep the mapping alive
+def _open_split(path: Path, name: str, in_loop: bool) -> Reviews:
+    with pa.memory_map(str(path / f"{name}.arrow")) as file:  # the arrays keep the mapping alive
         batch = pa.ipc.open_file(file).get_batch(0)
     length = batch.schema.field("input_ids").type.list_size
     # Not `to_numpy`, which imports pandas: over a second, for nothing.
@@ -136,7 +158,13 @@ def _open_split(path: Path) -> Reviews:
         np.from_dlpack(batch.column("attention_mask").flatten()).reshape(-1, length),
         np.from_dlpack(batch.column("label")),
     ]
-    return Reviews(*columns)
+    reviews = Reviews(columns[0], columns[1], columns[2])
+    if not in_loop:
+        return reviews
+    from training.untokenised import Untokenised
+
+    texts = Untokenised.open(path / TEXTS.format(split=name), path / TOKENIZER)
+    return replace(reviews, untokenised=texts)
 
 
 def derive_seed(seed: int, purpose: str, *numbers: int) -> int:

@@ -21,7 +21,7 @@ from training.model import model_name
 from training.phases import Phases
 from training.recorder import DivergedError, Recorder
 from training.session import Session
-from training.spec import Work
+from training.spec import Conditions, Work
 from training.state import Training, resume, save, set_up
 from training.stop import Stopped
 
@@ -35,7 +35,9 @@ class Outcome:
     steps: int  # taken here, without those before a checkpoint
 
 
-def train(work: Work, data: Path, session: Session, phases: Phases, place: Place) -> Outcome:
+def train(
+    work: Work, data: Path, session: Session, phases: Phases, place: Place, conditions: Conditions
+) -> Outcome:
     """Do `work` as one of its ranks, from the newest checkpoint of it if there is one.
 
     Args:
@@ -44,6 +46,7 @@ def train(work: Work, data: Path, session: Session, phases: Phases, place: Place
         session: this rank's launcher.
         phases: where the time is written; the caller has begun none.
         place: where this rank is; kept up to date for whoever asks meanwhile.
+        conditions: under which it is done; they change how long it takes, and not what comes of it.
 
     Raises:
         DataError: the data set is not the one that the work asks for.
@@ -53,9 +56,9 @@ def train(work: Work, data: Path, session: Session, phases: Phases, place: Place
         Stopped: the session was told to stop.
     """
     phases.begin("data")
-    dataset = open_dataset(data, work.data_digest)
+    dataset = open_dataset(data, work.data_digest, in_loop=conditions.tokenizing == "in_loop")
     phases.begin("other")
-    training = set_up(work, dataset, session, phases)
+    training = set_up(work, dataset, session, phases, conditions)
     phases.begin("checkpoint")
     began_with = resume(training)
     phases.begin("other")
@@ -110,7 +113,7 @@ def train_epoch(training: Training, epoch: int, place: Place, started: float) ->
     """
     work, session, phases = training.work, training.session, training.phases
     training.replica.train()
-    recorder = Recorder(work, session, place)
+    recorder = Recorder(work, session, place, training.reports_every_step)
     batches = global_batches(
         len(training.data.train),
         work.global_batch,

@@ -16,7 +16,17 @@ from typing import Any
 import pyarrow as pa
 from tokenizers import Tokenizer
 
-from training.data import DAMAGED, DESCRIPTION, ENCODER, FORMAT, SPLITS, DataError, damaged_files
+from training.data import (
+    DAMAGED,
+    DESCRIPTION,
+    ENCODER,
+    FORMAT,
+    SPLITS,
+    TEXTS,
+    TOKENIZER,
+    DataError,
+    damaged_files,
+)
 from training.digest import file_digest
 from training.files import publish, write_json
 from training.sources import Review, Source, read_source
@@ -57,7 +67,10 @@ def prepare(spec: DataSpec, reviews_file: Path | None, out: Path, folder: Path =
         counts = {
             name: _write_split(beside / f"{name}.arrow", part, tokenizer) for name, part in splits.items()
         }
-        _write(beside / "tokenizer.json", tokenizer.to_str(pretty=True).encode())
+        for name, part in splits.items():
+            texts = pa.array([review.text for review in part], pa.large_string())
+            _write_arrow(beside / TEXTS.format(split=name), pa.record_batch({"text": texts}))
+        _write(beside / TOKENIZER, tokenizer.to_str(pretty=True).encode())
         files = {
             path.relative_to(beside).as_posix(): file_digest(path)
             for path in sorted(beside.rglob("*"))
@@ -161,9 +174,7 @@ def _write_split(path: Path, reviews: Sequence[Review], tokenizer: Tokenizer) ->
             "label": pa.array([review.label for review in reviews], pa.int8()),
         }
     )
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    path.chmod(0o644)
+    _write_arrow(path, batch)
     positive = sum(review.label for review in reviews)
     return {
         "reviews": len(reviews),
@@ -208,6 +219,12 @@ def _keep(beside: Path, path: Path) -> Prepared:
             raise
         return Prepared(path.name, path, created=False)
     return Prepared(path.name, path, created=True)
+
+
+def _write_arrow(path: Path, batch: pa.RecordBatch) -> None:
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    path.chmod(0o644)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Figures of every step: kept as they come, written about once a second."""
+"""Figures of every step: kept as they come, written about once a second, or at once if that is asked for."""
 
 from __future__ import annotations
 
@@ -34,17 +34,19 @@ class _Step:
 class Recorder:
     """Takes every step's figures and passes them to the session in batches."""
 
-    def __init__(self, work: Work, session: Session, place: Place) -> None:
+    def __init__(self, work: Work, session: Session, place: Place, every_step: bool = False) -> None:
         """Nothing is recorded yet; the first step begins now.
 
         Args:
             work: what is done.
-            session: where figures go.
+            session: whom the figures are passed on to.
             place: where this rank is; the newest figures are told there, too.
+            every_step: pass them on after each step, with how far training is, as Determined's examples do.
         """
         self._work = work
         self._session = session
         self._place = place
+        self._every_step = every_step
         self._kept: list[_Step] = []
         self._written = self._before = time.perf_counter()
 
@@ -67,8 +69,11 @@ class Recorder:
         """
         now = time.perf_counter()
         self._kept.append(_Step(epoch, step, now, loss.detach(), learning_rate, reviews))
-        if now - self._written >= EVERY or step == self._work.steps_per_epoch:
+        if self._every_step or now - self._written >= EVERY or step == self._work.steps_per_epoch:
             self.write()
+        if self._every_step:
+            done = (epoch - 1) * self._work.steps_per_epoch + step
+            self._session.progress(done / (self._work.steps_per_epoch * self._work.epochs))
 
     def write(self) -> None:
         """Pass on what is kept (errors: `step`)."""

@@ -38,6 +38,9 @@ class Session(Protocol):
             ranks: what each rank last said of itself, for the people watching.
         """
 
+    def progress(self, done: float) -> None:
+        """Tell how far training is, from 0 to 1. Every rank may call it; one is heard."""
+
     def save_checkpoint(self, state: dict[str, Any] | None, position: Position) -> None:
         """Keep `state` (tensors, numbers, text, lists and dicts of them). Rank 0 has it; every rank calls."""
 
@@ -92,6 +95,10 @@ class TorchrunSession:
         """Append a line for each step to `steps.jsonl`, and its scalars to TensorBoard's file (rank 0)."""
         if self._figures:
             self._figures.steps(steps, ranks)
+
+    def progress(self, done: float) -> None:
+        """Append one line to `progress.jsonl` (rank 0)."""
+        self.report("progress", done=done)
 
     def save_checkpoint(self, state: dict[str, Any] | None, position: Position) -> None:
         """Write a folder in `checkpoints/` (rank 0); the newest `keep_checkpoints` stay."""

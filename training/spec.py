@@ -209,6 +209,11 @@ class Conditions(_Frozen):
     link_rate: str | None = Field(default=None, max_length=50)  # e.g. "1gbit"; None = not limited
     device: Literal["cpu", "cuda"] = "cpu"
     compile: Literal[False] = False
+    tokenizing: Literal["before", "in_loop"] = "before"  # in_loop: of each batch anew, for the same ids
+    # What the session is told: steps about once a second and all else once an epoch, or every step at once.
+    reporting: Literal["epoch", "step"] = "epoch"
+    runtime: Literal["stack", "native"] = "stack"  # the stack's own way, or processes of the host
+    launcher: Literal["stack", "none"] = "stack"  # the stack's own, or ranks that are started directly
 
 
 class RunSpec(_Frozen):
@@ -225,13 +230,27 @@ class RunSpec(_Frozen):
         return f"{self.stack}-w{work.workers}-e{work.epochs}-s{work.seed}-{self.digest[:8]}"
 
 
+LATER: Final = {"tokenizing": "before", "reporting": "epoch", "runtime": "stack", "launcher": "stack"}
+"""Conditions that records from before do not have: left at these values they leave digests as they were."""
+
 Spec = TypeVar("Spec", bound=_Frozen)
 
 
 def canonical_json(spec: BaseModel) -> str:
-    """`spec` as JSON with sorted keys, no spaces and ASCII only: equal specifications give equal text."""
+    """`spec` as JSON with sorted keys, no spaces and ASCII only: equal specifications give equal text.
+
+    (Conditions in `LATER` stand in it only where they have another value than the one given there.)
+    """
     fields = spec.model_dump(mode="json")
+    if isinstance(spec, RunSpec):
+        fields["conditions"] = _without_later(fields["conditions"])
+    elif isinstance(spec, Conditions):
+        fields = _without_later(fields)
     return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def _without_later(conditions: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in conditions.items() if LATER.get(name, ...) != value}
 
 
 def read_spec(kind: type[Spec], path: Path) -> Spec:

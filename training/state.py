@@ -15,7 +15,7 @@ from training.data import Dataset, derive_seed
 from training.model import build_model, learning_rate_factor
 from training.phases import Phases
 from training.session import Session
-from training.spec import Work
+from training.spec import Conditions, Work
 
 
 @dataclass
@@ -32,6 +32,7 @@ class Training:
     schedule: torch.optim.lr_scheduler.LRScheduler
     vote: StopVote
     loss_sum: torch.Tensor  # float64 scalar: this rank's share of the loss of the epoch that goes on
+    reports_every_step: bool = False
     epochs: list[dict[str, Any]] = field(default_factory=list)  # figures of the epochs that are done
     epoch_steps: int = 0  # steps done of the epoch that goes on
     steps: int = 0  # steps done of all
@@ -63,7 +64,9 @@ class Training:
         return nullcontext()
 
 
-def set_up(work: Work, data: Dataset, session: Session, phases: Phases) -> Training:
+def set_up(
+    work: Work, data: Dataset, session: Session, phases: Phases, conditions: Conditions | None = None
+) -> Training:
     """What training needs before its first step: equal weights on all ranks, dropout of each its own."""
     model = build_model(work, data).to(session.device)
     torch.manual_seed(derive_seed(work.seed, "dropout", session.rank))
@@ -86,6 +89,7 @@ def set_up(work: Work, data: Dataset, session: Session, phases: Phases) -> Train
         schedule=schedule,
         vote=StopVote(session),
         loss_sum=torch.zeros((), dtype=torch.float64, device=session.device),
+        reports_every_step=conditions is not None and conditions.reporting == "step",
     )
 
 

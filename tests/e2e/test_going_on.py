@@ -12,6 +12,7 @@ from tests.e2e.matrices import SMALL, epochs_trained, nothing_runs, records
 from tests.e2e.testbeds import Testbed, wait_for
 
 LONG = "epochs: [15]"
+RUNS = "ddp-w2-e15-*/*"
 
 
 def matrix(testbed: Testbed, name: str, stacks: str = "ddp, spark", epochs: str = "epochs: [1]") -> Path:
@@ -46,23 +47,24 @@ def little_room(testbed: Testbed, node: str, place: str, size: str) -> Iterator[
 
 def test_after_a_node_was_rebooted(testbed: Testbed) -> None:
     file = matrix(testbed, "rebooted", epochs=LONG)
+    before = epochs_trained(testbed, RUNS)
     process = testbed.start("make", "--no-print-directory", "matrix", f"MATRIX={file}")
     wait_for(
         "training is under way",
-        lambda: epochs_trained(testbed, "ddp-w2-e15-*/*") >= 1 or process.poll() is not None,
+        lambda: epochs_trained(testbed, RUNS) > before or process.poll() is not None,
         300,
     )
     assert process.poll() is None, process.communicate()[0]
     testbed.run("docker", "restart", "--time", "20", f"{testbed.name}-worker2")
     output, _ = process.communicate(timeout=600)
     assert process.returncode != 0, output
-    before = statuses(testbed, "rebooted")
-    assert before["ddp"] == ["failed"], output
+    then = statuses(testbed, "rebooted")
+    assert then["ddp"] == ["failed"], output
     testbed.make("matrix", f"MATRIX={file}")
     after = statuses(testbed, "rebooted")
     assert after["ddp"] == ["failed", "ok"]
     # What was done before the second command was not done again.
-    assert after["spark"] == (before["spark"] if before["spark"] == ["ok"] else [*before["spark"], "ok"])
+    assert after["spark"] == (then["spark"] if then["spark"] == ["ok"] else [*then["spark"], "ok"])
     assert nothing_runs(testbed)
 
 

@@ -79,6 +79,13 @@ class DeterminedSession:
         metrics = {name: last[name] for name in ("loss", "lr", "samples_per_s", "tokens_per_s", "memory_mb")}
         self._context.train.report_training_metrics(steps_completed=done, metrics=metrics)
 
+    def progress(self, done: float) -> None:
+        """Write the event as every stack does, and tell the master: a request that is waited for."""
+        if not self._figures:
+            return
+        self._figures.event("progress", {"done": done})
+        self._context.train.report_progress(done)
+
     def save_checkpoint(self, state: dict[str, Any] | None, position: Position) -> None:
         """Keep a checkpoint in Determined's storage."""
         if state is None:

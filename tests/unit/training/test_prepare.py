@@ -45,7 +45,8 @@ def test_two_processes_prepare_the_same_bytes_of_real_reviews(reviews_wheel: Pat
     one, two = (Path(each["path"]) for each in prepared)
     assert prepared[0]["digest"] == prepared[1]["digest"] == one.name
     assert all(each["created"] for each in prepared)
-    names = ["dataset.json", "tokenizer.json", "train.arrow", "validation.arrow"]
+    names = ["dataset.json", "tokenizer.json", "train.arrow", "train.texts.arrow", "validation.arrow"]
+    names.append("validation.texts.arrow")
     assert sorted(path.name for path in one.iterdir()) == names
     for name in names:
         assert file_digest(one / name) == file_digest(two / name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from training.spec import Conditions, DataSpec, RunSpec, SpecError, Work, explain, read_spec
+from training.spec import (
+    Conditions,
+    DataSpec,
+    RunSpec,
+    SpecError,
+    Work,
+    canonical_json,
+    explain,
+    read_spec,
+)
 
 DATA = {"train": 100, "validation": 20, "seed": 1, "max_length": 16}
 WORK = {"data": DATA, "data_digest": "0" * 64, "workers": 2, "epochs": 20, "seed": 1}
@@ -67,6 +78,21 @@ def test_the_run_id_is_readable_and_changes_with_every_part() -> None:
     ]
     assert len({spec.digest, *(other.digest for other in others)}) == 4
     assert others[0].work.digest == spec.work.digest
+
+
+def test_a_condition_that_came_later_changes_a_digest_only_where_it_is_used() -> None:
+    before = {"threads": 1, "pinning": "none", "link_rate": None, "device": "cpu", "compile": False}
+    text = json.dumps(before, sort_keys=True, separators=(",", ":"))
+    assert Conditions().digest == hashlib.sha256(text.encode()).hexdigest()
+    run = RunSpec(stack="ddp", work=work())
+    assert '"tokenizing"' not in canonical_json(run) and '"tokenizing"' in run.model_dump_json()
+    later = ({"tokenizing": "in_loop"}, {"reporting": "step"}, {"runtime": "native"}, {"launcher": "none"})
+    changed = [Conditions.model_validate(each) for each in later]
+    assert len({Conditions().digest, *(each.digest for each in changed)}) == 5
+    assert all(each.model_dump(mode="json") | before == each.model_dump(mode="json") for each in changed)
+    runs = [RunSpec(stack="ddp", work=work(), conditions=each) for each in changed]
+    assert len({run.run_id, *(each.run_id for each in runs)}) == 5
+    assert "tokenizing: " in complaint(Conditions, {"tokenizing": "after"})
 
 
 def test_it_cannot_be_changed() -> None:

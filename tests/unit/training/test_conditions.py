@@ -1,0 +1,145 @@
+"""Conditions change how long a work takes and never what comes of it."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.unit.training.training_helpers import Datasets, Run, data_spec, events, load, run_spec
+from training.data import DataError, open_dataset
+from training.prepare import prepare
+from training.spec import Conditions, DataSpec
+
+REAL = DataSpec(train=60, validation=20, seed=1, max_length=64, vocabulary=4000)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_every_condition_gives_the_same_weights_on_real_reviews(
+    run: Run, reviews_wheel: Path, tmp_path: Path, workers: int
+) -> None:
+    prepared = prepare(REAL, reviews_wheel, tmp_path)
+    usual = run_spec(prepared, REAL, workers=workers, epochs=2, gradient_accumulation=2)
+    found = {}
+    for name, conditions in (
+        ("usual", Conditions()),
+        ("in_loop", Conditions(tokenizing="in_loop")),
+        ("step", Conditions(reporting="step")),
+        ("both", Conditions(tokenizing="in_loop", reporting="step")),
+    ):
+        out, statuses = run(usual.model_copy(update={"conditions": conditions}), prepared.path)
+        assert statuses == [0] * workers
+        found[name] = out
+    results = {name: load(out / "result.json") for name, out in found.items()}
+    assert len({result["weights_digest"] for result in results.values()}) == 1
+    assert len({tuple(e["validation_loss"] for e in result["epochs"]) for result in results.values()}) == 1
+    assert all(load(out / "rank-0.json")["phases"]["data"] > 0 for out in found.values())
+
+    steps = usual.work.steps_per_epoch * 2
+    for name, every in (("usual", False), ("step", True), ("both", True)):
+        told = [event for event in events(found[name]) if event["event"] in ("step", "progress")]
+        if every:
+            assert [event["event"] for event in told] == ["step", "progress"] * steps
+            assert [event["done"] for event in told[1::2]] == pytest.approx(
+                [(step + 1) / steps for step in range(steps)]
+            )
+        else:
+            assert len(told) < steps and {event["event"] for event in told} == {"step"}
+        kept = (found[name] / "steps.jsonl").read_text(encoding="utf-8").splitlines()
+        assert len(kept) == steps
+
+
+def test_determineds_master_is_told_at_every_step(
+    run: Run, datasets: Datasets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Away from a cluster its Core API sends nothing, so that what it is told is looked at."""
+    from determined.core._train import DummyTrainContext
+
+    from training.launchers.determined import DeterminedSession
+    from training.rank import run_rank
+
+    prepared = datasets(data_spec())
+    usual = run_spec(prepared, data_spec())
+    every_step = usual.model_copy(update={"conditions": Conditions(reporting="step")})
+    told = tmp_path / "told"
+
+    def note(_: object, **__: object) -> None:
+        with told.open("a", encoding="ascii") as file:
+            file.write("m")
+
+    def note_progress(_: object, progress: float) -> None:
+        with told.open("a", encoding="ascii") as file:
+            file.write(f" {progress:.1f} ")
+
+    def one_rank(file: Path, data: Path, out: Path) -> None:
+        sys.exit(run_rank(file, data, out, DeterminedSession))
+
+    monkeypatch.setattr(DummyTrainContext, "report_training_metrics", note)
+    monkeypatch.setattr(DummyTrainContext, "report_progress", note_progress)
+    digests = [load(run(usual, prepared.path)[0] / "result.json")["weights_digest"]]
+    monkeypatch.delenv("WORLD_SIZE")
+    for spec, expected in ((every_step, "m 0.2 m 0.4 m 0.6 m 0.8 m 1.0 "), (usual, "m")):
+        told.unlink(missing_ok=True)
+        file, out = tmp_path / "spec.json", tmp_path / spec.run_id
+        file.write_text(spec.model_dump_json(), encoding="utf-8")
+        process = multiprocessing.get_context("fork").Process(
+            target=one_rank, args=(file, prepared.path, out)
+        )
+        process.start()
+        process.join(90)
+        assert process.exitcode == 0
+        assert told.read_text(encoding="ascii") == expected
+        digests.append(load(out / "result.json")["weights_digest"])
+    assert len(set(digests)) == 1
+
+
+def test_texts_become_the_same_ids_without_the_tokenizers_threads(
+    reviews_wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import torch
+
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
+    prepared = prepare(REAL, reviews_wheel, tmp_path)
+    before = open_dataset(prepared.path, prepared.digest)
+    in_loop = open_dataset(prepared.path, prepared.digest, in_loop=True)
+    assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
+    assert in_loop.train.untokenised is not None and before.train.untokenised is None
+    for split, other in ((before.train, in_loop.train), (before.validation, in_loop.validation)):
+        chosen = torch.randperm(len(split))
+        ours, theirs = (each.batch(chosen, torch.device("cpu")) for each in (split, other))
+        assert torch.equal(ours.input_ids, theirs.input_ids)
+        assert torch.equal(ours.attention_mask, theirs.attention_mask)
+        assert torch.equal(ours.labels, theirs.labels)
+    ids, mask = in_loop.train.untokenised.tokens(np.array([3]))
+    assert (ids.shape, mask.shape, str(ids.dtype), str(mask.dtype)) == ((1, 64), (1, 64), "int32", "int8")
+
+
+def test_a_data_set_without_texts_loads_as_before_and_says_what_it_lacks(
+    datasets: Datasets, tmp_path: Path
+) -> None:
+    prepared = datasets(data_spec())
+    old = shutil.copytree(prepared.path, tmp_path / "old")
+    about = load(old / "dataset.json")
+    for name in ("train.texts.arrow", "validation.texts.arrow"):
+        (old / name).unlink()
+        del about["files"][name]
+    (old / "dataset.json").write_text(json.dumps(about), encoding="utf-8")
+    assert len(open_dataset(old, prepared.digest).train) == 37
+    with pytest.raises(DataError, match=r"has no texts \(train.texts.arrow, .*prepare it anew"):
+        open_dataset(old, prepared.digest, in_loop=True)
+
+
+def test_damaged_texts_are_noticed_where_they_are_used(datasets: Datasets, tmp_path: Path) -> None:
+    prepared = datasets(data_spec())
+    copy = shutil.copytree(prepared.path, tmp_path / "copy")
+    with (copy / "train.texts.arrow").open("ab") as file:
+        file.write(b"x")
+    assert len(open_dataset(copy, prepared.digest).train) == 37
+    with pytest.raises(DataError, match=r"damaged \(train.texts.arrow\)"):
+        open_dataset(copy, prepared.digest, in_loop=True)

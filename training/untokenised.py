@@ -1,0 +1,37 @@
+"""Reviews whose texts become token ids in the training loop, as in code that prepares nothing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from tokenizers import Tokenizer
+
+
+@dataclass(frozen=True)
+class Untokenised:
+    """The texts of one split, memory-mapped, and the data set's own tokenizer."""
+
+    texts: Any  # pyarrow.LargeStringArray
+    tokenizer: Tokenizer
+
+    @classmethod
+    def open(cls, texts: Path, tokenizer: Path) -> Untokenised:
+        """The texts and the tokenizer that `prepare` wrote into these files."""
+        # The tokenizer's own threads would take the cores of others, and Python's data loaders, which are
+        # forked, switch them off in just this way. It is read at every call.
+        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+        with pa.memory_map(str(texts)) as file:  # the array keeps the mapping alive
+            batch = pa.ipc.open_file(file).get_batch(0)
+        return cls(batch.column("text"), Tokenizer.from_file(str(tokenizer)))
+
+    def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int8]]:
+        """Ids and attention masks, both [reviews, max_length], of the reviews with the numbers `rows`."""
+        encodings = self.tokenizer.encode_batch([self.texts[int(row)].as_py() for row in rows])
+        ids = np.array([encoding.ids for encoding in encodings], dtype=np.int32)
+        return ids, np.array([encoding.attention_mask for encoding in encodings], dtype=np.int8)
