@@ -13,8 +13,9 @@ from experiments.campaign import campaigns, open_campaign
 from experiments.errors import UserError
 from experiments.estimates import Estimates
 from experiments.interrupts import Interrupted, Interrupts
-from experiments.loop import Options, run_matrix
+from experiments.loop import run_matrix
 from experiments.matrix import load_matrix
+from experiments.opening import Options
 from experiments.plan import make_plan
 from experiments.playbooks import Playbooks
 from experiments.running import Running

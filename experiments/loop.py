@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from experiments.archive import build_archive, sha256
 from experiments.campaign import (
     Attempt,
     Campaign,
     campaigns,
-    create_campaign,
     environment_of,
-    identity_of,
     open_campaign,
 )
 from experiments.cluster import Prepared
 from experiments.compose import Asked, Happened, compose
 from experiments.errors import UserError
-from experiments.estimates import Estimates
 from experiments.files import utc_now
 from experiments.interrupts import Interrupted
 from experiments.matrix import Matrix
+from experiments.opening import Options, TimeLeft, campaign_for
 from experiments.plan import PlannedRun, make_plan
 from experiments.playbooks import Playbooks, failure_message
 from experiments.progress import Follower, Progress, duration
@@ -44,17 +39,6 @@ DEAD_CONTROLLER: Final = (
 )
 
 
-@dataclass(frozen=True)
-class Options:
-    """What `run` was told."""
-
-    only: str | None = None
-    retry: str | None = None  # only runs whose newest attempt ended so: failed or interrupted
-    new: bool = False
-    break_lock: bool = False
-    max_time_s: float | None = None  # begin no run that would not end within so many seconds
-
-
 def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Options, running: Running) -> int:
     """Runs what is left to run of `matrix`; returns the exit status, 0 if all asked for is done and ok.
 
@@ -72,61 +56,16 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
             except UserError as error:
                 playbooks.screen.line(f"Passed over: {error}", "yellow")
         plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
-        campaign = _campaign(root, playbooks, matrix, prepared, git, plan, options)
+        campaign = campaign_for(root, playbooks, matrix, prepared, git, plan, options)
         keep_references(campaign.folder, campaign.file.references, prepared.references)
         selected = selected_runs(campaign, plan, options.only, options.retry)
         if options.retry is not None and not selected:
             playbooks.screen.line(nothing_to_retry(options.only, options.retry))
             return 0
         show_what_is_trained(playbooks.screen, campaign)
-        time_left = _Time(options.max_time_s, results)
+        time_left = TimeLeft(options.max_time_s, results)
         status = _Loop(playbooks, campaign, prepared, git).go(plan, selected, time_left, running)
     return show_references(playbooks.screen, campaign) or status
-
-
-def _campaign(
-    root: Path,
-    playbooks: Playbooks,
-    matrix: Matrix,
-    prepared: Prepared,
-    git: Git,
-    plan: list[PlannedRun],
-    options: Options,
-) -> Campaign:
-    """The newest campaign, if it was made of the same things as there are now, else a new one."""
-    say = playbooks.screen.line
-    folder = root / "results" / matrix.name
-    archive = build_archive(root / "training")
-    identity = identity_of(root, matrix, prepared, sha256(archive), plan)
-    existing = campaigns(folder)
-    if existing and not options.new:
-        campaign = open_campaign(existing[-1])
-        changed = campaign.file.identity.differences(identity)
-        if not changed:
-            say(f"Campaign {campaign.file.name} of {matrix.name} goes on.")
-            return campaign
-        since = f"Since campaign {campaign.file.name} this has changed: {', '.join(changed)}."
-        if options.retry is not None:
-            raise UserError(f"{since} So nothing of it can be retried; leave --retry out for a new campaign.")
-        say(f"{since} So this is a new campaign.", "yellow")
-    campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git)
-    say(f"Campaign {campaign.file.name} of {matrix.name} begins.")
-    return campaign
-
-
-class _Time:
-    """How much of the time that a command may take is left."""
-
-    def __init__(self, limit_s: float | None, results: Path) -> None:
-        """The time begins now."""
-        self._end = None if limit_s is None else time.monotonic() + limit_s
-        self._estimates = Estimates(results) if limit_s is not None else None
-
-    def suffices(self, run: PlannedRun) -> bool:
-        """Whether a run that begins now ends in time, as far as earlier ones tell."""
-        if self._end is None or self._estimates is None:
-            return True
-        return time.monotonic() + (self._estimates.of(run.specification) or 0.0) < self._end
 
 
 class _Loop:
@@ -152,7 +91,7 @@ class _Loop:
                 "yellow",
             )
 
-    def go(self, plan: list[PlannedRun], selected: list[PlannedRun], left: _Time, running: Running) -> int:
+    def go(self, plan: list[PlannedRun], selected: list[PlannedRun], left: TimeLeft, running: Running) -> int:
         """Runs what is not done of `selected`, shows the table, returns the exit status.
 
         `plan` has the campaign's runs and warm-ups; which of them can be made may have changed since it began

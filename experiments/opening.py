@@ -1,0 +1,73 @@
+"""What a command begins with: what it was told, the campaign that it goes on with, the time that it has."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.archive import build_archive, sha256
+from experiments.campaign import Campaign, campaigns, create_campaign, identity_of, open_campaign
+from experiments.cluster import Prepared
+from experiments.errors import UserError
+from experiments.estimates import Estimates
+from experiments.matrix import Matrix
+from experiments.plan import PlannedRun
+from experiments.playbooks import Playbooks
+from experiments.provenance import Git
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `run` was told."""
+
+    only: str | None = None
+    retry: str | None = None  # only runs whose newest attempt ended so: failed or interrupted
+    new: bool = False
+    break_lock: bool = False
+    max_time_s: float | None = None  # begin no run that would not end within so many seconds
+
+
+class TimeLeft:
+    """How much of the time that a command may take is left."""
+
+    def __init__(self, limit_s: float | None, results: Path) -> None:
+        """The time begins now."""
+        self._end = None if limit_s is None else time.monotonic() + limit_s
+        self._estimates = Estimates(results) if limit_s is not None else None
+
+    def suffices(self, run: PlannedRun) -> bool:
+        """Whether a run that begins now ends in time, as far as earlier ones tell."""
+        if self._end is None or self._estimates is None:
+            return True
+        return time.monotonic() + (self._estimates.of(run.specification) or 0.0) < self._end
+
+
+def campaign_for(
+    root: Path,
+    playbooks: Playbooks,
+    matrix: Matrix,
+    prepared: Prepared,
+    git: Git,
+    plan: list[PlannedRun],
+    options: Options,
+) -> Campaign:
+    """The newest campaign, if it was made of the same things as there are now, else a new one."""
+    say = playbooks.screen.line
+    folder = root / "results" / matrix.name
+    archive = build_archive(root / "training")
+    identity = identity_of(root, matrix, prepared, sha256(archive), plan)
+    existing = campaigns(folder)
+    if existing and not options.new:
+        campaign = open_campaign(existing[-1])
+        changed = campaign.file.identity.differences(identity)
+        if not changed:
+            say(f"Campaign {campaign.file.name} of {matrix.name} goes on.")
+            return campaign
+        since = f"Since campaign {campaign.file.name} this has changed: {', '.join(changed)}."
+        if options.retry is not None:
+            raise UserError(f"{since} So nothing of it can be retried; leave --retry out for a new campaign.")
+        say(f"{since} So this is a new campaign.", "yellow")
+    campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git)
+    say(f"Campaign {campaign.file.name} of {matrix.name} begins.")
+    return campaign
