@@ -89,7 +89,15 @@ class Matrix(BaseModel):
         product = [
             dict(zip(self.axes, values, strict=True)) for values in itertools.product(*self.axes.values())
         ]
-        return [*product, *({axis: row[axis] for axis in self.axes} for row in self.rows)]
+        return [*product, *(combination for _, combination in self.from_rows())]
+
+    def from_rows(self) -> list[tuple[int, dict[str, Any]]]:
+        """The runs of `rows`, each with its row's place: a list in a row stands for a run with each value."""
+        found = []
+        for at, row in enumerate(self.rows):
+            values = [row[axis] if isinstance(row[axis], list) else [row[axis]] for axis in self.axes]
+            found += [(at, dict(zip(self.axes, each, strict=True))) for each in itertools.product(*values)]
+        return found
 
     def excluded(self, combination: dict[str, Any]) -> str | None:
         """Why a combination is not run; None if it is."""
@@ -237,10 +245,14 @@ def _check_rows(matrix: Matrix, path: Path, lines: dict[Place, int]) -> None:
                 f"({', '.join(matrix.axes)}), and this one has {', '.join(row)}; a field that differs only "
                 "here is made an axis with one value."
             )
+        empty = next((axis for axis, value in row.items() if value == []), None)
+        if empty is not None:
+            where = _where(path, lines, [("rows", at, empty)])
+            raise UserError(f"{where}: {empty} is an empty list; give it a value.")
     matrix = matrix.on(most_workers([*matrix.rows, *(exclusion.when for exclusion in matrix.exclude)]))
     combinations = matrix.combinations()
-    for at, row in enumerate(matrix.rows):
-        if combinations.count(row) > 1:
+    for at, combination in matrix.from_rows():
+        if combinations.count(combination) > 1:
             raise UserError(
                 f"{_where(path, lines, [('rows', at)])}: this row is there already, in the axes or among the "
                 "rows; each run is made once."
@@ -282,8 +294,9 @@ def _origin(matrix: Matrix, combination: dict[str, Any], place: Place) -> Place:
     if not inner:
         return ()
     name = str(inner[0])
-    if combination in matrix.rows and name in combination and combination[name] not in matrix.axes[name]:
-        return ("rows", matrix.rows.index(combination), name, *inner[1:])
+    row = next((at for at, made in matrix.from_rows() if made == combination), None)
+    if row is not None and name in combination and combination[name] not in matrix.axes[name]:
+        return ("rows", row, name, *inner[1:])
     if name in combination:
         return ("axes", name, matrix.axes[name].index(combination[name]), *inner[1:])
     return ("defaults", *inner)

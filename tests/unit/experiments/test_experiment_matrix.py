@@ -90,6 +90,14 @@ exclude:
 """
 
 
+def test_a_list_in_a_row_is_a_run_with_each_value(tmp_path: Path) -> None:
+    rows = "rows:\n  - {stack: [plain, slow], workers: 1, epochs: 9, seed: [1, 2]}\n"
+    added = load_matrix(write(tmp_path, MATRIX + rows)).combinations()[4:]
+    assert [(each["stack"], each["epochs"], each["seed"]) for each in added] == [
+        ("plain", 9, 1), ("plain", 9, 2), ("slow", 9, 1), ("slow", 9, 2),
+    ]  # fmt: skip
+
+
 def test_rows_come_after_the_axes_and_what_is_excluded_says_why(tmp_path: Path, cluster: Cluster) -> None:
     plan = make_plan(load_matrix(write(tmp_path, MATRIX + ROWS)), cluster, "a" * 64)
     assert [(run.axes["stack"], run.axes["workers"], run.axes["epochs"]) for run in plan] == [
@@ -106,6 +114,9 @@ def test_rows_come_after_the_axes_and_what_is_excluded_says_why(tmp_path: Path, 
         ("epochs: 9", "epochs: 9, padding: max_length", "line 13: a row gives each axis its value"),
         ("epochs: 9", "epochs: 2", "line 13: this row is there already"),
         ("epochs: 9", "epochs: nine", "line 13 is not valid: work.epochs: input should be"),
+        ("epochs: 9", "epochs: [9, 2]", "line 13: this row is there already"),
+        ("epochs: 9", "epochs: []", "line 13: epochs is an empty list; give it a value."),
+        ("epochs: 9", "epochs: [9, nine]", "line 13 is not valid: work.epochs: input should be"),
         ("workers: 2}", "workers: 7}", "line 15: nothing is excluded by this: no run has stack=slow,"),
         ("reason: It takes too long.", "why: no", "is not valid: exclude.0.reason: is missing"),
     ],
