@@ -54,7 +54,8 @@ def model_text(work: Work) -> str:
 
 def show_campaign(screen: Screen, campaign: Campaign) -> None:
     """What became of every run, as a table."""
-    rows = [_row(campaign, run) for run in campaign.file.plan]
+    warm_ups = [run for run in campaign.file.plan if run.warm_up]
+    rows = [_row(campaign, run) for run in [*campaign.file.measured, *warm_ups]]
     columns = ["run", "status", "train s", "total s", "accuracy", "weights", ""]
     screen.table(f"Campaign {campaign.file.name} of {campaign.file.matrix}", columns, rows, status_column=1)
     screen.line(f"Records: {campaign.folder}")
