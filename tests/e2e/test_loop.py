@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from experiments.provisioning import Provisioning, parse
 from tests.e2e.matrices import (
     KILLED_ON_WORKER2,
     NODES,
@@ -159,8 +160,24 @@ def test_second_provisioning_changes_nothing(testbed: Testbed) -> None:
     assert changed(testbed.make("provision")) == []
 
 
+def provisionings(testbed: Testbed) -> list[Provisioning]:
+    """The records of provisioning, oldest first."""
+    paths = sorted((testbed.root / "results" / "provisioning").glob("*.json"))
+    return [parse(path.read_bytes(), path) for path in paths]
+
+
 def test_check_mode_passes_on_converged_nodes(testbed: Testbed) -> None:
+    before = len(provisionings(testbed))
     assert changed(testbed.make("provision", "ARGS=--check")) == []
+    assert len(provisionings(testbed)) == before
+
+
+def test_every_provisioning_leaves_its_record(testbed: Testbed) -> None:
+    done = [record for record in provisionings(testbed) if record.status == "ok"]
+    first, *_, last = done
+    assert {"docker", "spark", "ddp"} <= {role.role for role in first.roles if role.changed}
+    assert "determined" in {role.role for record in done[1:] for role in record.roles if role.changed}
+    assert not any(role.changed for role in last.roles)
 
 
 def test_nodes_are_what_they_should_be(testbed: Testbed) -> None:
