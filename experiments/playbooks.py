@@ -181,18 +181,20 @@ def failure_message(log: Path) -> str | None:
         # Ansible 2.19: "fatal: [node]: FAILED! =>", then the result as indented YAML.
         started = re.match(r"(fatal|failed): \[(?P<node>[^\]]+)\].*?(FAILED|UNREACHABLE)!", line)
         if started:
-            message = _message(lines[at + 1 :])
-            if message and message != "non-zero return code":
+            message = _entry("msg", lines[at + 1 :])
+            if message == "non-zero return code":  # of a command, whose own words say more
+                message = _entry("stderr", lines[at + 1 :], last_line=True)
+            if message:
                 messages.append(f"{started['node'].split(' ')[0]}: {message}")
     return messages[-1] if messages else None
 
 
-def _message(lines: list[str]) -> str | None:
-    """The `msg` of a result that begins with `lines`."""
+def _entry(key: str, lines: list[str], *, last_line: bool = False) -> str | None:
+    """The entry `key` of a result that begins with `lines`, on one line; or only what its last line says."""
     for at, line in enumerate(lines):
         if line and not line[0].isspace():
             return None
-        found = re.match(r"(\s+)msg: ", line)
+        found = re.match(rf"(\s+){key}: ", line)
         if found is None:
             continue
         indent = len(found[1])
@@ -202,8 +204,10 @@ def _message(lines: list[str]) -> str | None:
                 break
             entry.append(more[indent:])
         try:
-            text = str(yaml.safe_load("\n".join(entry))["msg"])
+            text = str(yaml.safe_load("\n".join(entry))[key])
         except (yaml.YAMLError, TypeError, KeyError):
-            text = " ".join(entry).removeprefix("msg: ")
+            text = " ".join(entry).removeprefix(f"{key}: ")
+        if last_line:
+            text = (text.strip().splitlines() or [""])[-1]
         return " ".join(text.split()) or None
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -75,9 +74,7 @@ def test_after_a_nodes_disk_was_full(testbed: Testbed) -> None:
     with little_room(testbed, "worker2", "/var/lib/trainbed/data", "64k"):
         refused = testbed.make("matrix", f"MATRIX={file}", check=False)
     assert refused.code != 0
-    assert re.search(
-        r"worker2: .*(No space left on device|Failure writing output|write error)", refused.output
-    )
+    assert "worker2: /var/lib/trainbed/data has no room for the data set" in refused.output
     assert records(testbed, "nodefull") == []
 
     # Then Spark's own directory, in the middle of a run.

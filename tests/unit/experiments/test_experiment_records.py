@@ -353,6 +353,11 @@ def test_what_ansible_says_over_several_lines_is_one_sentence(tmp_path: Path) ->
         "failed: [c] (item=1) => FAILED!\n    msg: non-zero return code\n"
     )
     assert failure_message(log) == "a: One two."
+    log.write_text(
+        "fatal: [b]: FAILED! => \n    msg: non-zero return code\n    rc: 1\n"
+        "    stderr: |-\n        Warning: first\n        no room: at all\n    stderr_lines: <omitted>\n"
+    )
+    assert failure_message(log) == "b: no room: at all"
     assert failure_message(tmp_path / "none") is None
     log.write_text("nothing of use\n")
     assert failure_message(log) is None
