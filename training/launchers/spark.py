@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.ml.torch.distributor import TorchDistributor
 from pyspark.sql import SparkSession
 
@@ -27,6 +28,8 @@ from training.spec import RunSpec, SpecError, read_spec
 POLL_EVERY = 0.1  # s
 PATIENCE = 120.0  # s that the driver has to register
 QUEUE_LIMIT = 600.0  # s that an application waits for executors
+START_LIMIT = 60.0  # s that a stage which was submitted waits for its tasks to start
+LOOK_EVERY = 2.0  # s
 CLOCK_SKEW = 5.0  # s between this node's clock and the master's
 ANSWER_WITHIN = 10.0  # s
 
@@ -89,8 +92,47 @@ def _run(spark: SparkSession, spec: RunSpec, given: argparse.Namespace, queue: F
         num_processes=spec.work.world_size, local_mode=False, use_gpu=asks_for_gpus
     )
     paths = [str(path.absolute()) for path in (given.spec, given.data, given.out)]
-    distributor.run(train_rank, Path(archive).name, *paths)
+    start = Start(spark.sparkContext)
+    try:
+        distributor.run(train_rank, Path(archive).name, *paths)
+    except Exception as error:
+        if start.given_up:
+            raise TimeoutError(
+                f"Spark could not start all {spec.work.world_size} tasks within {START_LIMIT:.0f} s: on some "
+                "worker executors end as soon as they start (a full disk, say); its log says why."
+            ) from error
+        raise
     return 0
+
+
+class Start:
+    """Sees to it that tasks start or the job ends.
+
+    Executors that fail on one worker are started anew there without end as long as another worker's live, and
+    a barrier stage would wait for ever.
+    """
+
+    def __init__(self, context: SparkContext) -> None:
+        """The watch begins now, and is over as soon as all tasks of a stage run."""
+        self.given_up = False
+        self._context = context
+        threading.Thread(target=self._watch, name="start", daemon=True).start()
+
+    def _watch(self) -> None:
+        tracker, since = self._context.statusTracker(), None
+        while True:
+            time.sleep(LOOK_EVERY)
+            stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
+            there = [stage for stage in stages if stage is not None]
+            if any(stage.numActiveTasks == stage.numTasks for stage in there):
+                return
+            if not there:
+                continue
+            since = since or time.monotonic()
+            if time.monotonic() - since > START_LIMIT:
+                self.given_up = True
+                self._context.cancelAllJobs()
+                return
 
 
 def watch_queue(master_ui: str, name: str) -> Future[float]:

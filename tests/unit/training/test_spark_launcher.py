@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyspark")
+from pyspark.status import SparkStageInfo
+
 from training.launchers import spark
 
 
@@ -67,6 +69,38 @@ def test_an_application_that_gets_no_executor(monkeypatch: pytest.MonkeyPatch) -
     waiting = application("mine", "WAITING", time.time())
     with master(*[[waiting]] * 20) as page, pytest.raises(TimeoutError, match="Spark gave mine no executor"):
         spark.watch_queue(page, "mine").result(timeout=10)
+
+
+class MadeUpContext:
+    """As much of a SparkContext as `Start` asks: a stage, and how many of its two tasks run, look by look."""
+
+    def __init__(self, *running: int) -> None:
+        self.running, self.cancelled = list(running), threading.Event()
+
+    def statusTracker(self) -> MadeUpContext:
+        return self
+
+    def getActiveStageIds(self) -> list[int]:
+        return [1]
+
+    def getStageInfo(self, number: int) -> SparkStageInfo:
+        running = self.running.pop(0) if len(self.running) > 1 else self.running[0]
+        return SparkStageInfo(number, 0, "train", 2, running, 0, 0)
+
+    def cancelAllJobs(self) -> None:
+        self.cancelled.set()
+
+
+def test_a_stage_whose_tasks_never_all_start_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark, "LOOK_EVERY", 0.01)
+    monkeypatch.setattr(spark, "START_LIMIT", 0.2)
+    context = MadeUpContext(0, 1, 0)
+    start = spark.Start(context)  # type: ignore[arg-type]
+    assert context.cancelled.wait(10) and start.given_up
+    # One that starts late is left alone, whatever becomes of it then.
+    context = MadeUpContext(0, 1, 2, 0)
+    start = spark.Start(context)  # type: ignore[arg-type]
+    assert not context.cancelled.wait(1) and not start.given_up
 
 
 def test_a_rank_uses_the_code_that_was_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
