@@ -26,9 +26,9 @@ from experiments.reference import dissertation
 from experiments.settings import settings, settings_table
 from experiments.statistics import Estimate
 from experiments.summary import model_text
-from experiments.tables import beside_table, comparison_table, parts_table
+from experiments.tables import beside_table, comparison_table, parts_table, phases_table
 from experiments.usage import usage_table
-from training.spec import PHASES, PretrainedModel
+from training.spec import PretrainedModel
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 NOTHING: Final = "\N{EN DASH}"
@@ -38,7 +38,6 @@ SHOWN: Final = {
     "phases": "Where the time of every stack goes, phase by phase.",
     "curves": "Training loss and validation accuracy after each epoch.",
 }
-PHASE_NAMES: Final = {"exposed_sync": "exposed synchronisation"}
 
 
 def write_report(campaign: Campaign) -> tuple[Path, ...]:
@@ -93,6 +92,7 @@ def view(figures: Figures) -> dict[str, Any]:
         parts_table(split),
         beside_table(side, reference, _work_text(campaign)),
         usage_table(figures.cells),
+        phases_table(figures.cells),
     ]
     extra = _varying_axes(figures.cells)
     filled = [cell for cell in figures.cells if cell.records]
@@ -104,8 +104,6 @@ def view(figures: Figures) -> dict[str, Any]:
         "extra_axes": extra,
         "rows": [_row(cell, extra) for cell in figures.cells],
         "chart": Markup(_chart(filled, extra, campaign.baseline)),
-        "phase_columns": [_label(cell, extra) for cell in filled],
-        "phase_rows": _phase_rows(filled),
         "same_steps": same_steps(figures),
         "single": bool(filled) and all(len(cell.records) == 1 for cell in filled),
         "weights": weights_sentence(figures),
@@ -291,23 +289,6 @@ def _chart(cells: Sequence[Cell], extra: Sequence[str], baseline: str) -> str:
         if cell.train_s is not None and cell.total_s is not None
     ]
     return bar_chart(bars, "Training time within total time, in seconds")
-
-
-def _phase_rows(cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:
-    phases = [cell.phases for cell in cells]
-    rows = [
-        (PHASE_NAMES.get(name, name), [NOTHING if each is None else _tenths(each[name]) for each in phases])
-        for name in PHASES
-    ]
-    if rows and cells:
-        rows.append(
-            ("total_s", [NOTHING if each is None else _tenths(sum(each.values())) for each in phases])
-        )
-    return rows if cells else []
-
-
-def _tenths(seconds: float) -> str:
-    return f"{seconds:.2f}".replace("-", MINUS)
 
 
 def _last_end(figures: Figures) -> str:
