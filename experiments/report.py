@@ -28,11 +28,11 @@ from experiments.reference import dissertation
 from experiments.settings import settings, settings_table
 from experiments.statistics import Estimate
 from experiments.summary import model_text
-from experiments.tables import beside_table, comparison_table, parts_table
+from experiments.tables import beside_table, comparison_table, parts_table, phases_table
 from experiments.usage import usage_table
 from experiments.waterfall import why_rows, why_table
 from experiments.why import waterfalls
-from training.spec import PHASES, PretrainedModel
+from training.spec import PretrainedModel
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 NOTHING: Final = "\N{EN DASH}"
@@ -43,7 +43,6 @@ SHOWN: Final = {
     "why": "How much of each ladder's training time every step takes away.",
     "curves": "Training loss and validation accuracy after each epoch.",
 }
-PHASE_NAMES: Final = {"exposed_sync": "exposed synchronisation"}
 
 
 def write_report(campaign: Campaign) -> tuple[Path, ...]:
@@ -103,6 +102,7 @@ def view(figures: Figures) -> dict[str, Any]:
         parts_table(split),
         beside_table(side, reference, _work_text(campaign)),
         usage_table(figures.cells),
+        phases_table(figures.cells),
         *organisation_tables(figures),
         decision_table(figures, compared, split),
     ]
@@ -116,8 +116,6 @@ def view(figures: Figures) -> dict[str, Any]:
         "extra_axes": extra,
         "rows": [_row(cell, extra) for cell in figures.cells],
         "chart": Markup(_chart(filled, extra, campaign.baseline)),
-        "phase_columns": [_label(cell, extra) for cell in filled],
-        "phase_rows": _phase_rows(filled),
         "same_steps": same_steps(figures),
         "single": bool(filled) and all(len(cell.records) == 1 for cell in filled),
         "weights": weights_sentence(figures),
@@ -304,23 +302,6 @@ def _chart(cells: Sequence[Cell], extra: Sequence[str], baseline: str) -> str:
         if cell.train_s is not None and cell.total_s is not None
     ]
     return bar_chart(bars, "Training time within total time, in seconds")
-
-
-def _phase_rows(cells: Sequence[Cell]) -> list[tuple[str, list[str]]]:
-    phases = [cell.phases for cell in cells]
-    rows = [
-        (PHASE_NAMES.get(name, name), [NOTHING if each is None else _tenths(each[name]) for each in phases])
-        for name in PHASES
-    ]
-    if rows and cells:
-        rows.append(
-            ("total_s", [NOTHING if each is None else _tenths(sum(each.values())) for each in phases])
-        )
-    return rows if cells else []
-
-
-def _tenths(seconds: float) -> str:
-    return f"{seconds:.2f}".replace("-", MINUS)
 
 
 def _last_end(figures: Figures) -> str:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from experiments.comparisons import Beside, Compared, Parts
+from experiments.figures import Cell, setting_text
 from experiments.reference import Reference
 from experiments.statistics import Split
+from training.spec import PHASES
 
 NOTHING: Final = "\N{EN DASH}"
+MINUS: Final = "\N{MINUS SIGN}"
+PHASE_NAMES: Final = {"exposed_sync": "exposed synchronisation"}
 
 
 @dataclass(frozen=True)
@@ -133,8 +138,41 @@ def beside_table(found: list[Beside], reference: Reference, work_here: str) -> T
     )
 
 
+def phases_table(cells: Sequence[Cell]) -> Table:
+    """Where the time of every cell goes."""
+    shown = [(cell, cell.phases) for cell in cells if cell.phases is not None]
+    names = ["workers", "epochs", "runs", *(PHASE_NAMES.get(name, name) for name in PHASES), "total_s"]
+    return Table(
+        title="Where the time goes",
+        before=(
+            "Seconds of the slowest rank, means over the runs of a cell; they add up to total_s. What has no "
+            "name of its own is under other, Ansible's work before and after the stack's own included."
+        ),
+        columns=[Column("stack"), *(Column(name, True) for name in names)],
+        rows=[
+            [
+                _with_setting(cell.stack, setting_text(cell.axes)),
+                str(cell.workers),
+                str(cell.axes["epochs"]),
+                str(sum(record.phases is not None for record in cell.records)),
+                *(_seconds(phases[name]) for name in PHASES),
+                _seconds(sum(phases.values())),
+            ]
+            for cell, phases in shown
+        ],
+    )
+
+
+def _seconds(value: float) -> str:
+    return f"{value:.2f}".replace("-", MINUS)
+
+
+def _with_setting(stack: str, setting: str) -> str:
+    return f"{stack}, {setting}" if setting else stack
+
+
 def _named(part: Parts) -> str:
-    return f"{part.stack}, {part.setting}" if part.setting else part.stack
+    return _with_setting(part.stack, part.setting)
 
 
 def _epochs(each: Compared) -> list[str]:
