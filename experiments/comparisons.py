@@ -47,6 +47,8 @@ class Beside:
     here: float
     there: float
     digits: int  # after the point
+    runs: int  # that `here` comes from, or pairs of them
+    there_runs: int
 
     @property
     def ratio(self) -> float:
@@ -126,20 +128,29 @@ def beside(figures: Figures, reference: Reference) -> list[Beside]:
             continue
 
         def add(
-            table: str, quantity: str, here: float | None, value: float | None, digits: int, cell: Cell = cell
+            table: str,
+            quantity: str,
+            here: float | None,
+            value: float | None,
+            digits: int,
+            runs: int,
+            cell: Cell = cell,
+            there_runs: int = there.of_runs,
         ) -> None:
             if here is not None and value is not None:
-                rows.append(Beside(table, cell.stack, cell.workers, quantity, here, value, digits))
+                place = (table, cell.stack, cell.workers, quantity)
+                rows.append(Beside(*place, here, value, digits, runs, there_runs))
 
-        per_epoch = cell.train_s.mean / epochs
-        add("5.4, 5.9", f"seconds per epoch ({length} epochs there)", per_epoch, there.per_epoch, 2)
+        per_epoch, quantity = cell.train_s.mean / epochs, f"seconds per epoch ({length} epochs there)"
+        add("5.4, 5.9", quantity, per_epoch, there.per_epoch, 2, cell.train_s.n)
         if cell.accuracy is not None:
             name = "5.6" if length == 100 else "5.5"
-            add(name, "accuracy", cell.accuracy.accuracy, there.accuracy, 4)
+            add(name, "accuracy", cell.accuracy.accuracy, there.accuracy, 4, cell.accuracy.n)
         if cell.overhead_train is not None and figures.campaign.baseline == "ddp":
             over = reference.overhead(cell.stack, cell.workers, length)
-            add("5.7", "time over DDP's", 1 + cell.overhead_train, over, 2)
-        add("5.8", "speed-up", cell.speed_up, reference.speed_up(cell.stack, cell.workers, length), 2)
+            add("5.7", "time over DDP's", 1 + cell.overhead_train, over, 2, cell.overhead_pairs)
+        speed_up = reference.speed_up(cell.stack, cell.workers, length)
+        add("5.8", "speed-up", cell.speed_up, speed_up, 2, cell.speed_up_pairs)
     return rows
 
 

@@ -31,7 +31,8 @@ def _times(compared: list[Compared], baseline: str) -> str:
             told.append(f"{name} takes the same time within {MARGIN * 100:.0f} %")
         else:
             told.append(f"{name} can't be told from it ({low:.2f} to {high:.2f} times)")
-    return f"Training, against {baseline}: {'; '.join(told)}."
+    pairs = span_text([each.ratio.n for each in certain])
+    return f"Training, against {baseline}: {'; '.join(told)}, from {pairs} pairs of runs each."
 
 
 def _workers(figures: Figures) -> str:
@@ -43,14 +44,19 @@ def _workers(figures: Figures) -> str:
         f"({cell.efficiency:.0%})"
         for cell in cells
     ]
-    single = all(len(cell.records) == 1 for cell in cells)
-    note = ", from single runs" if single else ""
+    pairs = [cell.speed_up_pairs for cell in cells]
+    note = ", from single runs" if max(pairs) == 1 else f", from {span_text(pairs)} seeds each"
     problem = (
         "on the same training problem, for the batch is shared"
         if same_steps(figures)
         else "with another training problem, for they take fewer steps"
     )
     return f"{'; '.join(told)}{note}: {problem}.".replace("%)", " %)")
+
+
+def span_text(numbers: list[int]) -> str:
+    """`5`, or `3 to 5`."""
+    return " to ".join(str(number) for number in dict.fromkeys((min(numbers), max(numbers))))
 
 
 def same_steps(figures: Figures) -> bool:

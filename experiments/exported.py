@@ -58,10 +58,15 @@ def rows_of(
                 | {"low": value - half, "high": value + half}
             )
         for name, seconds in (cell.phases or {}).items():
-            rows.append(about | {"section": "phases", "quantity": name, "value": seconds})
+            rows.append(
+                about | {"section": "phases", "quantity": name, "value": seconds, "runs": len(cell.records)}
+            )
         for name, each in (("speed_up", cell.speed_up), ("efficiency", cell.efficiency)):
             if each is not None:
-                rows.append(about | {"section": "scaling", "quantity": name, "value": each})
+                rows.append(
+                    about
+                    | {"section": "scaling", "quantity": name, "value": each, "runs": cell.speed_up_pairs}
+                )
     for other in compared:
         cell, ratio = other.cell, other.ratio
         about = _about(cell)
@@ -96,7 +101,7 @@ def rows_of(
     for one in beside:
         rows.append(
             {"section": "dissertation", "stack": one.stack, "workers": one.workers}
-            | {"quantity": one.quantity, "value": one.here, "dissertation": one.there}
+            | {"quantity": one.quantity, "value": one.here, "dissertation": one.there, "runs": one.runs}
         )
     return rows + usage_rows(figures.cells)
 

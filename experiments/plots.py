@@ -17,6 +17,16 @@ from training.spec import PHASES
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000")
 HATCHES: Final = ("", "//", "xx", "..")
 FORMATS: Final = {"png": {"Software": None}, "svg": {"Date": None}}  # what would differ from day to day
+DARK: Final = """
+@media (prefers-color-scheme: dark) {
+  svg { fill: #e4e8ec }
+  [style*="stroke: #000000"] { stroke: #e4e8ec !important }
+  [style*="fill: #ffffff"] { fill: #14171b !important }
+  [style*="stroke: #ffffff"] { stroke: #14171b !important }
+  [style*="stroke: #dddddd"] { stroke: #353c45 !important }
+}
+"""
+"""Where a reader wants it dark, an SVG changes black and white for the page's colours; hues stay."""
 
 
 def plots_of(
@@ -53,7 +63,14 @@ def _render(kind: str, draw: Callable[[Any], None]) -> dict[str, bytes]:
             out = io.BytesIO()
             figure.savefig(out, format=suffix, dpi=120, metadata=metadata)
             files[f"{kind}.{suffix}"] = out.getvalue()
+    files[f"{kind}.svg"] = _with_dark_colours(files[f"{kind}.svg"])
     return files
+
+
+def _with_dark_colours(svg: bytes) -> bytes:
+    head, end, rest = svg.partition(b"</style>")
+    assert end, "Matplotlib writes a style sheet into every SVG"
+    return head + DARK.encode() + end + rest
 
 
 def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
@@ -64,12 +81,12 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
     stacks = list(dict.fromkeys(cell.stack for cell in chosen))
     workers = sorted({cell.workers for cell in chosen})
 
-    def bars(axes: Any, title: str, value: Callable[[str, int], tuple[float, float] | None]) -> None:
+    def bars(axes: Any, title: str, value: Callable[[str, int], tuple[float, float, int] | None]) -> None:
         width = 0.8 / len(workers)
         for at, number in enumerate(workers):
             found = [(place, value(stack, number)) for place, stack in enumerate(stacks)]
             known = [(place, each) for place, each in found if each is not None]
-            axes.bar(
+            drawn = axes.bar(
                 [place + (at - (len(workers) - 1) / 2) * width for place, _ in known],
                 [each[0] for _, each in known],
                 width,
@@ -80,22 +97,24 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
                 edgecolor="white",
                 label=f"{number} worker{'s' if number > 1 else ''}",
             )
+            axes.bar_label(drawn, [f"n={each[2]}" for _, each in known], padding=1, fontsize=7)
+        axes.margins(y=0.08)
         axes.set_xticks(range(len(stacks)), stacks)
         axes.set_ylabel("training time, s")
         axes.set_title(title)
         axes.grid(axis="y", color="#dddddd")
         axes.legend(frameon=False)
 
-    def measured(stack: str, number: int) -> tuple[float, float] | None:
+    def measured(stack: str, number: int) -> tuple[float, float, int] | None:
         cell = next((c for c in chosen if (c.stack, c.workers) == (stack, number)), None)
         if cell is None or cell.train_s is None:
             return None
         high = cell.train_s.high
-        return cell.train_s.mean, 0.0 if high is None else high - cell.train_s.mean
+        return cell.train_s.mean, 0.0 if high is None else high - cell.train_s.mean, cell.train_s.n
 
-    def printed(stack: str, number: int) -> tuple[float, float] | None:
+    def printed(stack: str, number: int) -> tuple[float, float, int] | None:
         run = reference.run(stack, number, 20)
-        return (run.seconds, 0.0) if run else None
+        return (run.seconds, 0.0, run.of_runs) if run else None
 
     spread = any(cell.train_s is not None and cell.train_s.high is not None for cell in chosen)
     bars(here, f"here, {longest} epochs{' (95 % intervals)' if spread else ''}", measured)
@@ -150,6 +169,7 @@ def _curves(figure: Any, cells: Sequence[Cell]) -> None:
     accuracies.set_title("validation accuracy")
     for axes in (losses, accuracies):
         axes.set_xlabel("epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(color="#dddddd")
     losses.legend(frameon=False)
 
@@ -160,4 +180,5 @@ def _label(cell: Cell, cells: Sequence[Cell]) -> str:
         for name, value in cell.axes.items()
         if name not in ("stack", "workers", "epochs") and any(other.axes[name] != value for other in cells)
     ]
-    return ", ".join([f"{cell.stack}, {cell.workers} w, {cell.axes['epochs']} e", *rest])
+    of = f"n={len(cell.records)}"
+    return ", ".join([f"{cell.stack}, {cell.workers} w, {cell.axes['epochs']} e", *rest, of])

@@ -38,10 +38,11 @@ TEMPLATES: Final = Path(__file__).parent / "templates"
 NOTHING: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
 SHOWN: Final = {
-    "times": "Training time by stack and number of workers, here and in the dissertation.",
-    "phases": "Where the time of every stack goes, phase by phase.",
+    "times": "Training time by stack and number of workers, here and in the dissertation; each bar is the "
+    "mean of n runs.",
+    "phases": "Where the time of every stack goes, phase by phase; each bar shows the means of n runs.",
     "why": "How much of each ladder's training time every step takes away.",
-    "curves": "Training loss and validation accuracy after each epoch.",
+    "curves": "Training loss and validation accuracy after each epoch; each line is the mean of n runs.",
 }
 
 
@@ -224,12 +225,19 @@ def _row(cell: Cell, extra: Sequence[str]) -> dict[str, Any]:
         "interval": _interval(cell.train_s),
         "total": _spread(cell.total_s),
         "accuracy": _accuracy(cell.accuracy),
-        "overhead_train": _percent(cell.overhead_train),
-        "overhead_total": _percent(cell.overhead_total),
-        "speed_up": NOTHING if cell.speed_up is None else f"{cell.speed_up:.2f}",
+        "overhead_train": _of(cell.overhead_pairs, cell, _percent(cell.overhead_train)),
+        "overhead_total": _of(cell.overhead_pairs, cell, _percent(cell.overhead_total)),
+        "speed_up": _of(
+            cell.speed_up_pairs, cell, NOTHING if cell.speed_up is None else f"{cell.speed_up:.2f}"
+        ),
         "efficiency": NOTHING if cell.efficiency is None else f"{cell.efficiency:.0%}".replace("%", " %"),
         "weights": _weights(sorted(digest for digest in digests if digest)),
     }
+
+
+def _of(pairs: int, cell: Cell, text: str) -> str:
+    """A figure, with how many runs it comes from where they are fewer than those of its row."""
+    return text if text == NOTHING or pairs == len(cell.records) else f"{text} (n={pairs})"
 
 
 def _throttled(records: Sequence[Record]) -> str:
@@ -297,7 +305,12 @@ def _label(cell: Cell, extra: Sequence[str]) -> str:
 
 def _chart(cells: Sequence[Cell], extra: Sequence[str], baseline: str) -> str:
     bars = [
-        Bar(_label(cell, extra), cell.train_s.mean, cell.total_s.mean, cell.stack == baseline)
+        Bar(
+            f"{_label(cell, extra)}, n={cell.train_s.n}",
+            cell.train_s.mean,
+            cell.total_s.mean,
+            cell.stack == baseline,
+        )
         for cell in cells
         if cell.train_s is not None and cell.total_s is not None
     ]

@@ -78,7 +78,8 @@ def parts_table(found: list[Parts]) -> Table:
         title="Fixed and per step",
         before=(
             "A line through train_s at different lengths: what a stack costs once, and what in every step. "
-            "Half widths of 95 % intervals, where there are more than two runs."
+            "Half widths of 95 % intervals, where there are more than two runs. The dissertation's line goes "
+            "through a mean of five runs and a single run."
         ),
         columns=[
             Column("stack"),
@@ -108,7 +109,8 @@ def beside_table(found: list[Beside], reference: Reference, work_here: str) -> T
         before=(
             f"Here: {work_here}. There: {reference.work}. The work differs, and so does the "
             "hardware: seconds and accuracies are not comparable as such; the ratios between stacks and "
-            "between numbers of workers are what is set side by side."
+            "between numbers of workers are what is set side by side. n is how many runs, or pairs of runs, "
+            "a figure is the mean of, here and there."
         ),
         columns=[
             Column("its table"),
@@ -118,6 +120,8 @@ def beside_table(found: list[Beside], reference: Reference, work_here: str) -> T
             Column("here", True),
             Column("dissertation", True),
             Column("ratio", True),
+            Column("n here", True),
+            Column("n there", True),
         ],
         rows=[
             [
@@ -128,6 +132,8 @@ def beside_table(found: list[Beside], reference: Reference, work_here: str) -> T
                 f"{each.here:.{each.digits}f}",
                 f"{each.there:.{each.digits}f}",
                 f"{each.ratio:.3f}",
+                str(each.runs),
+                str(each.there_runs),
             ]
             for each in found
         ],

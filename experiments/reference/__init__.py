@@ -23,6 +23,7 @@ class ReferenceRun(_Part):
     stack: str
     workers: int
     epochs: int
+    of_runs: int
     seconds: float  # mean
     accuracy: float  # mean
 

@@ -88,6 +88,9 @@ def test_only_seeds_that_both_have_are_held_against_one_another(tmp_path: Path) 
         record("ddp", 1, 500.0, 600.0, 2),
         record("spark", 1, 55.0, 90.0),
     ]
+    more = [*records, record("spark", 1, 56.0, 91.0, 3)]
+    row = view(figures_of(campaign(tmp_path / "more", [*plan, planned("spark", 1, 3)], more)))["rows"][1]
+    assert row["runs"] == "2 of 3" and row["overhead_train"] == "+10.0 % (n=1)"
     found = cells(campaign(tmp_path, plan, records))
     assert found["spark", 1].overhead_train == pytest.approx(0.1)
     assert found["spark", 1].overhead_total == pytest.approx(0.5)
@@ -256,6 +259,7 @@ def test_a_comparison_claims_what_its_interval_allows(
     table = next(table for table in content["tables"] if table.title == "Against ddp")
     assert table.rows[0][-1].startswith(verdict)
     assert said in content["conclusions"][0]
+    assert content["conclusions"][0].endswith("from 5 pairs of runs each.")
 
 
 def test_one_pair_claims_nothing(tmp_path: Path) -> None:
@@ -311,8 +315,8 @@ def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
     content = view(figures_of(quick(tmp_path)))
     table = next(table for table in content["tables"] if table.title == "Beside the dissertation")
     rows = {(row[1], row[2], row[3].split(" (")[0]): row for row in table.rows}
-    assert rows["spark", "2", "time over DDP's"][4:] == ["1.25", "2.87", "0.436"]
-    assert rows["ddp", "2", "speed-up"][4:] == ["1.56", "1.36", "1.151"]
+    assert rows["spark", "2", "time over DDP's"][4:] == ["1.25", "2.87", "0.436", "1", "5"]
+    assert rows["ddp", "2", "speed-up"][4:] == ["1.56", "1.36", "1.151", "1", "5"]
     assert rows["ddp", "1", "seconds per epoch"][4:6] == ["25.00", "33.86"]
     assert any("34.00 s per epoch" in remark for remark in table.after)
 
@@ -345,3 +349,20 @@ def test_figures_come_as_csv_and_parquet_too(tmp_path: Path) -> None:
     ]
     assert (train["value"], train["runs"], train["low"]) == (40.0, 1, None)
     assert {row["section"] for row in rows} >= {"times", "accuracy", "phases", "comparison", "dissertation"}
+
+
+def test_every_figure_says_from_how_many_runs_it_comes(tmp_path: Path) -> None:
+    from pyarrow import csv
+
+    made = seeds(tmp_path, 1.2, 0.01)
+    content = view(figures_of(made))
+    phases = next(table for table in content["tables"] if table.title == "Where the time goes")
+    assert phases.columns[3].name == "runs" and [row[3] for row in phases.rows] == ["5", "5"]
+    assert content["chart"].count(", n=5<") == 2
+    paths = {path.name: path for path in write_report(made)}
+    rows = csv.read_csv(paths["figures.csv"]).to_pylist()
+    assert rows and all(row["runs"] == 5 for row in rows)
+    # Matplotlib writes text as paths, and the text itself as a comment before them.
+    assert paths["times.svg"].read_text(encoding="utf-8").count("<!-- n=5 -->") == 2 + 2
+    for name in ("phases.svg", "curves.svg"):
+        assert paths[name].read_text(encoding="utf-8").count("2 e, n=5 -->") == 2, name

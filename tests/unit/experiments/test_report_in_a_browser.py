@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import io
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from PIL import Image
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
@@ -156,6 +158,33 @@ def test_every_text_has_enough_contrast(browser: Browser, page: Path, width: int
     looked, faint, ground = browser.ask(FAINT, READABLE)
     assert looked > 1000 and faint == []
     assert (ground == "rgb(255, 255, 255)") is (scheme == "light")
+
+
+@pytest.mark.parametrize(("scheme", "ground"), [("light", (255, 255, 255)), ("dark", (20, 23, 27))])
+def test_plots_are_as_dark_as_the_page(
+    browser: Browser, page: Path, scheme: str, ground: tuple[int, int, int]
+) -> None:
+    browser.look(*DESK, color_scheme=scheme)
+    browser.open(page)
+    plots = browser.driver.find_elements("css selector", "figure img")
+    assert len(plots) == 3
+    for plot in plots:
+        drawn = Image.open(io.BytesIO(plot.screenshot_as_png)).convert("RGB")
+        colours = drawn.getcolors(drawn.width * drawn.height)
+        assert colours is not None and max(colours)[1] == ground
+        # Lines and letters are of the other kind.
+        darkest, lightest = drawn.convert("L").getextrema()
+        assert isinstance(darkest, int | float) and darkest < 30
+        assert isinstance(lightest, int | float) and lightest > 225
+
+
+def test_plots_on_a_phone_are_as_large_as_can_be_read(browser: Browser, page: Path) -> None:
+    browser.look(*PHONE)
+    browser.open(page)
+    for plot in browser.driver.find_elements("css selector", "figure img"):
+        # Letters of 9 points in a drawing of 648: they are more than 9 pixels high, in a box that scrolls.
+        assert plot.size["width"] * 9 / 648 > 9
+        assert browser.ask("return arguments[0].parentElement.clientWidth", plot) < PHONE[0]
 
 
 def test_a_click_sorts_numbers_as_numbers_and_another_one_turns_them(browser: Browser, page: Path) -> None:
