@@ -1,7 +1,7 @@
-"""The bar chart: one bar for each cell, its training time inside its total time, as SVG as wide as the page.
+"""The bar chart: one bar for each cell, its training time inside its total time, as wide as the page.
 
-Positions along a bar are percentages and text is in CSS pixels, so that it reads the same on a phone and on
-paper.
+Each bar is an SVG whose positions are percentages, below a line of text that wraps, so that it reads the
+same on a phone and on paper.
 """
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-ROW: Final = 46  # px
 BAR: Final = 16  # px
-LABEL_BASE: Final = 16  # px from the top of a row to the foot of its label
-BAR_TOP: Final = 23  # px from the top of a row
 
 
 @dataclass(frozen=True)
@@ -28,27 +25,24 @@ class Bar:
 
 
 def bar_chart(bars: Sequence[Bar], title: str) -> str:
-    """The chart as an <svg> element; "" without bars."""
+    """The chart as an element; "" without bars."""
     longest = max((max(bar.total_s, bar.train_s) for bar in bars), default=0.0)
     if longest <= 0:
         return ""
-    rows = "".join(_row(bar, at * ROW, longest) for at, bar in enumerate(bars))
-    return (
-        f'<svg class="chart" width="100%" height="{ROW * len(bars)}" role="img" aria-label="{escape(title)}">'
-        f"<title>{escape(title)}</title>{rows}</svg>"
-    )
+    rows = "".join(_row(bar, longest) for bar in bars)
+    return f'<div class="chart" role="group" aria-label="{escape(title)}">{rows}</div>'
 
 
-def _row(bar: Bar, top: int, longest: float) -> str:
+def _row(bar: Bar, longest: float) -> str:
     train = bar.train_s / longest * 100
     rest = max(0.0, bar.total_s - bar.train_s) / longest * 100
     kind = "baseline" if bar.baseline else "other"
-    place = f'y="{top + BAR_TOP}" height="{BAR}"'
+    place = f'y="0" height="{BAR}"'
     times = f"{bar.train_s:.1f} s of {bar.total_s:.1f} s"
     return (
-        f'<text x="0" y="{top + LABEL_BASE}">{escape(bar.label)}</text>'
-        f'<text x="100%" y="{top + LABEL_BASE}" text-anchor="end">{times}</text>'
+        f"<p><span>{escape(bar.label)}</span> <span>{times}</span></p>"
+        f'<svg width="100%" height="{BAR}" aria-hidden="true">'
         f'<rect class="track" x="0" {place} width="100%"/>'
         f'<rect class="rest" x="{train:.3f}%" {place} width="{rest:.3f}%"/>'
-        f'<rect class="train {kind}" x="0" {place} width="{train:.3f}%"/>'
+        f'<rect class="train {kind}" x="0" {place} width="{train:.3f}%"/></svg>'
     )

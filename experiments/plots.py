@@ -16,6 +16,7 @@ from training.spec import PHASES
 # Okabe and Ito's colours, which people with any kind of colour vision tell apart.
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000")
 HATCHES: Final = ("", "//", "xx", "..")
+INCHES_A_BAR: Final = 0.3
 FORMATS: Final = {"png": {"Software": None}, "svg": {"Date": None}}  # what would differ from day to day
 DARK: Final = """
 @media (prefers-color-scheme: dark) {
@@ -123,8 +124,9 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
 
 def _phases(figure: Any, cells: Sequence[Cell]) -> None:
     """Where the time of every cell goes."""
-    axes = figure.subplots()
     shown = [cell for cell in cells if cell.phases is not None]
+    figure.set_figheight(max(figure.get_figheight(), 1.5 + INCHES_A_BAR * len(shown)))
+    axes = figure.subplots()
     left = [0.0] * len(shown)
     for at, phase in enumerate(PHASES):
         seconds = [max(0.0, (cell.phases or {}).get(phase, 0.0)) for cell in shown]
@@ -171,7 +173,8 @@ def _curves(figure: Any, cells: Sequence[Cell]) -> None:
         axes.set_xlabel("epoch")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(color="#dddddd")
-    losses.legend(frameon=False)
+    # Beside the axes, where it hides no line.
+    figure.legend(*losses.get_legend_handles_labels(), frameon=False, loc="outside right center")
 
 
 def _label(cell: Cell, cells: Sequence[Cell]) -> str:

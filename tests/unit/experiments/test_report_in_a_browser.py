@@ -83,6 +83,13 @@ while (texts.nextNode()) {
 }
 return [looked, found, getComputedStyle(document.body).backgroundColor];
 """
+OVERLAPPING: Final = """
+const inside = (one, other) => one.left < other.right && other.left < one.right
+  && one.top < other.bottom && other.top < one.bottom;
+const lines = [...document.querySelectorAll(".chart p")].map((line) => [...line.children]);
+return [lines.length, lines.filter(([label, times]) =>
+  inside(label.getBoundingClientRect(), times.getBoundingClientRect())).length];
+"""
 MOVING: Final = """
 return [...document.querySelectorAll("*")].filter((each) => {
   const style = getComputedStyle(each);
@@ -138,6 +145,10 @@ def test_nothing_is_wider_than_the_page(browser: Browser, width: int) -> None:
     assert browser.ask(WIDER) == []
 
 
+def test_what_stands_above_a_bar_does_not_overlap(browser: Browser, width: int) -> None:
+    assert browser.ask(OVERLAPPING) == [12, 0] and width
+
+
 def test_the_page_loads_nothing_complains_of_nothing_and_does_not_move(
     browser: Browser, page: Path, width: int
 ) -> None:
@@ -172,6 +183,7 @@ def test_plots_are_as_dark_as_the_page(
         drawn = Image.open(io.BytesIO(plot.screenshot_as_png)).convert("RGB")
         colours = drawn.getcolors(drawn.width * drawn.height)
         assert colours is not None and max(colours)[1] == ground
+        assert scheme == "light" or (0, 0, 0) not in {colour for _, colour in colours}  # it would not be seen
         # Lines and letters are of the other kind.
         darkest, lightest = drawn.convert("L").getextrema()
         assert isinstance(darkest, int | float) and darkest < 30
