@@ -175,7 +175,7 @@ def test_check_mode_passes_on_converged_nodes(testbed: Testbed) -> None:
 def test_every_provisioning_leaves_its_record(testbed: Testbed) -> None:
     done = [record for record in provisionings(testbed) if record.status == "ok"]
     first, *_, last = done
-    assert {"docker", "spark", "ddp"} <= {role.role for role in first.roles if role.changed}
+    assert {"docker", "spark", "image"} <= {role.role for role in first.roles if role.changed}
     assert "determined" in {role.role for record in done[1:] for role in record.roles if role.changed}
     assert not any(role.changed for role in last.roles)
 
