@@ -157,7 +157,7 @@ def phases_table(cells: Sequence[Cell]) -> Table:
         columns=[Column("stack"), *(Column(name, True) for name in names)],
         rows=[
             [
-                _with_setting(cell.stack, setting_text(cell.axes)),
+                stack_text(cell.stack, setting_text(cell.axes)),
                 str(cell.workers),
                 str(cell.axes["epochs"]),
                 str(sum(record.phases is not None for record in cell.records)),
@@ -173,12 +173,13 @@ def _seconds(value: float) -> str:
     return f"{value:.2f}".replace("-", MINUS)
 
 
-def _with_setting(stack: str, setting: str) -> str:
+def stack_text(stack: str, setting: str) -> str:
+    """A stack as a table names it, with the values of the matrix's other axes."""
     return f"{stack}, {setting}" if setting else stack
 
 
 def _named(part: Parts) -> str:
-    return _with_setting(part.stack, part.setting)
+    return stack_text(part.stack, part.setting)
 
 
 def _epochs(each: Compared) -> list[str]:

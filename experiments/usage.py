@@ -8,7 +8,7 @@ from typing import Final
 from experiments.figures import Cell, setting_text
 from experiments.rank_use import RankUse, Read
 from experiments.records import Rank, Record
-from experiments.tables import NOTHING, Column, Table
+from experiments.tables import NOTHING, Column, Table, stack_text
 from experiments.use_figures import Used, usage
 
 PARTS: Final = {
@@ -65,8 +65,7 @@ def usage_table(cells: Sequence[Cell]) -> Table:
 def _row(each: Used) -> list[str]:
     cell = each.cell
     figures = [_figure(name, each) for name in HEADS]
-    setting = setting_text(cell.axes)
-    name = f"{cell.stack}, {setting}" if setting else cell.stack
+    name = stack_text(cell.stack, setting_text(cell.axes))
     return [name, str(cell.workers), str(cell.axes["epochs"]), str(each.runs), *figures]
 
 

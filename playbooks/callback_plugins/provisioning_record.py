@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
+import sys
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -147,7 +145,6 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
                 for path, done in self._roles.items()
             ],
             "ansible": ansible_version,
-            "git": git_state(),
         }
         write(content, self._started)
 
@@ -177,45 +174,19 @@ def partial() -> list[str]:
     return given
 
 
-def git_state() -> dict[str, Any]:
-    """The checkout's revision, and whether it was dirty; None where it is no git checkout."""
-    revision, status = git("rev-parse", "--verify", "HEAD"), git("status", "--porcelain", "--", ".")
-    return {
-        "revision": revision.strip() if revision is not None else None,
-        "dirty": bool(status.strip()) if status is not None else None,
-    }
-
-
-def git(*arguments: str) -> str | None:
-    """What git says of the checkout; None where it can't."""
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(ROOT), *arguments],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout if done.returncode == 0 else None
-
-
 def write(content: dict[str, Any], moment: datetime) -> Path:
-    """Write a record whole, named by the time of its start; its path."""
+    """Add the state of the checkout and write the record whole, named by the time of its start; its path."""
+    # Not before there is a record: this plugin is loaded by every playbook.
+    sys.path.append(str(ROOT))
+    from experiments.files import campaign_name, json_text, write_whole
+    from experiments.git import revision_and_dirty
+
+    revision, dirty = revision_and_dirty(ROOT)
     RECORDS.mkdir(parents=True, exist_ok=True)
-    beside = RECORDS / f".{os.getpid()}.new"
-    try:
-        with beside.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(content, indent=2, ensure_ascii=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        path = RECORDS / f"{moment:%Y%m%dT%H%M%SZ}.json"
-        number = 2
-        while path.exists():  # another cluster's, begun in the same second
-            path = RECORDS / f"{moment:%Y%m%dT%H%M%SZ}-{number}.json"
-            number += 1
-        beside.rename(path)
-    finally:
-        beside.unlink(missing_ok=True)
+    path = RECORDS / f"{campaign_name(moment)}.json"
+    number = 2
+    while path.exists():  # another cluster's, begun in the same second
+        path = RECORDS / f"{campaign_name(moment)}-{number}.json"
+        number += 1
+    write_whole(path, json_text({**content, "git": {"revision": revision, "dirty": dirty}}))
     return path
