@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import resource
 from pathlib import Path
 
+import training.job
 from tests.unit.training.training_helpers import Datasets, Ranks, load, run_spec
 from training.rank import run_rank
 from training.spec import DataSpec
@@ -14,8 +16,17 @@ ROOM = 500 << 20  # bytes beyond what the process has: less than a step of 64 x 
 WIDE = {"layers": 2, "hidden": 128, "heads": 2, "intermediate": 512}
 
 
+M_MMAP_THRESHOLD = -3  # mallopt(3)
+
+
 def with_little_memory(spec: Path, data: Path, out: Path) -> int:
-    """Be a rank in a process that may not grow by more than `ROOM`."""
+    """Be a rank in a process that may not grow by more than `ROOM`.
+
+    What is limited is addresses, and those of a heap that was large once are not given back: so freed memory
+    is not kept in the heap here, as ranks do elsewhere, but every tensor is mapped by itself.
+    """
+    training.job.keep_freed_memory = lambda: False
+    assert ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 64 << 10) == 1
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * resource.getpagesize() + ROOM
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
