@@ -6,8 +6,8 @@ import ctypes
 import re
 import resource
 from pathlib import Path
+from unittest import mock
 
-import training.job
 from tests.unit.training.training_helpers import Datasets, Ranks, load, run_spec
 from training.rank import run_rank
 from training.spec import DataSpec
@@ -25,12 +25,12 @@ def with_little_memory(spec: Path, data: Path, out: Path) -> int:
     What is limited is addresses, and those of a heap that was large once are not given back: so freed memory
     is not kept in the heap here, as ranks do elsewhere, but every tensor is mapped by itself.
     """
-    training.job.keep_freed_memory = lambda: False
     assert ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 64 << 10) == 1
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     limit = pages * resource.getpagesize() + ROOM
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
-    return run_rank(spec, data, out)
+    with mock.patch("training.job.keep_freed_memory", return_value=False):
+        return run_rank(spec, data, out)
 
 
 def test_the_batch_that_fits_is_named_and_does_fit(ranks: Ranks, datasets: Datasets, tmp_path: Path) -> None:
