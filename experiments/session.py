@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from experiments.archive import build_archive
 from experiments.campaign import left_behind_anywhere
 from experiments.cluster import Prepared, read_prepared
 from experiments.errors import UserError
-from experiments.files import utc_now
+from experiments.files import utc_now, write_whole
 from experiments.lock import cluster_lock
 from experiments.matrix import Matrix
 from experiments.playbooks import Playbooks, failure_message, last_lines, process_mark
@@ -61,7 +62,10 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> Prepared:
         )
 
     screen.status("preparing the cluster and the data set", now=True)
+    archive = folder / "training.zip"
+    write_whole(archive, build_archive(playbooks.root / "training"))
     variables = {
+        "prepare_code_archive": str(archive.absolute()),
         "prepare_data_spec": matrix.data.model_dump(mode="json"),
         "prepare_files": str(matrix.folder.absolute()),
         "prepare_dest": str(folder.absolute()),
