@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from experiments.campaign import left_behind_anywhere
+from experiments.attempts import left_behind_anywhere
 from experiments.cluster import Prepared, read_prepared
 from experiments.errors import UserError
 from experiments.files import utc_now
