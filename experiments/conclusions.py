@@ -5,11 +5,33 @@ from __future__ import annotations
 from experiments.comparisons import ALPHA, Compared
 from experiments.figures import Figures
 from experiments.statistics import MARGIN
+from experiments.wording import counted
 
 
 def conclusions(figures: Figures, compared: list[Compared]) -> list[str]:
     """Two sentences that follow the one on equal weights: the stacks' times, and what more workers bring."""
     return [_times(compared, figures.campaign.baseline), _workers(figures)]
+
+
+def weights_sentence(figures: Figures) -> str:
+    """Whether equal work gave equal weights on all stacks."""
+    compared = len(figures.compared)
+    differing = sum(not work.equal for work in figures.compared)
+    if not compared:
+        return "No work has been finished on more than one stack, so there are no weights to compare."
+    if differing:
+        return (
+            f"Equal work did NOT give equal weights: {differing} of {compared} works ended differently. "
+            "The stacks did not do the same work, and their times can't be compared."
+        )
+    text = (
+        "Equal work gave equal weights, to the last bit, on all stacks that did it "
+        f"({counted(compared, 'work')} compared)."
+    )
+    if figures.alone:
+        were = "was" if figures.alone == 1 else "were"
+        text += f" {counted(figures.alone, 'other work')} {were} finished on one stack only."
+    return text
 
 
 def _times(compared: list[Compared], baseline: str) -> str:
