@@ -11,7 +11,7 @@ from experiments.chart import Bar, bar_chart
 from experiments.figures import Accuracy, Cell
 from experiments.records import Record
 from experiments.statistics import Estimate
-from experiments.tables import MINUS, NOTHING
+from experiments.tables import NOTHING, change_text, interval_text
 from experiments.wording import counted
 from training.spec import PretrainedModel
 
@@ -106,9 +106,7 @@ def _spread(value: Estimate | None) -> str:
 
 
 def _interval(value: Estimate | None) -> str:
-    if value is None or value.low is None or value.high is None:
-        return NOTHING
-    return f"{value.low:.1f} to {value.high:.1f}"
+    return NOTHING if value is None else interval_text(value.low, value.high, 1)
 
 
 def _accuracy(value: Accuracy | None) -> str:
@@ -123,7 +121,7 @@ def _accuracy(value: Accuracy | None) -> str:
 
 
 def _percent(value: float | None) -> str:
-    return NOTHING if value is None else f"{value * 100:+.1f} %".replace("-", MINUS)
+    return NOTHING if value is None else change_text(value)
 
 
 def _label(cell: Cell, extra: Sequence[str]) -> str:

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from experiments.statistics import Difference
-from experiments.tables import NOTHING, Column, Table
+from experiments.tables import MINUS, NOTHING, Column, Table
 from experiments.why import Step, Waterfall
 
 PHASE_NAMES: Final = {"exposed_sync": "exposed synchronisation"}
 COSTS, SAVES, UNKNOWN, WHOLE = "#d55e00", "#009e73", "#bbbbbb", "#0072b2"  # Okabe and Ito's, and a grey
 INCHES_A_BAR: Final = 0.36
-MINUS: Final = "\N{MINUS SIGN}"
 
 
 def why_table(found: Sequence[Waterfall]) -> Table:
