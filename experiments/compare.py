@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.campaign import Campaign
-from experiments.comparisons import ALPHA, paired_by_seed
+from experiments.comparisons import paired_by_seed
 from experiments.errors import UserError
 from experiments.figures import Cell, figures_of
 from experiments.records import Record
-from experiments.statistics import MARGIN, Ratio, holm, paired_ratio
+from experiments.statistics import Ratio, holm, paired_ratio
+from experiments.verdicts import SCREEN, verdict
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,7 @@ class Change:
     @property
     def verdict(self) -> str:
         """What may be said, and no more."""
-        ratio = self.ratio
-        if self.corrected_p is None or ratio.equivalent_p is None or ratio.visible is None:
-            return "a single pair: nothing can be said"
-        if self.corrected_p < ALPHA:
-            return "slower" if ratio.ratio > 1 else "faster"
-        if ratio.equivalent_p < ALPHA:
-            return f"the same within {MARGIN * 100:.0f} %"
-        return f"can't tell (visible: {ratio.visible * 100:.1f} %)"
+        return verdict(self.ratio, self.corrected_p, SCREEN)
 
 
 def changes(first: Campaign, second: Campaign) -> list[Change]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from experiments.comparisons import ALPHA, Compared
+from experiments.comparisons import Compared
 from experiments.figures import Figures
 from experiments.statistics import MARGIN
+from experiments.verdicts import outcome
 from experiments.wording import counted
 
 
@@ -46,10 +47,11 @@ def _times(compared: list[Compared], baseline: str) -> str:
     told = []
     for each in certain:
         low, high = each.ratio.low, each.ratio.high
-        name = f"{each.cell.stack} with {each.cell.workers} worker{'s' if each.cell.workers > 1 else ''}"
-        if each.corrected_p is not None and each.corrected_p < ALPHA:
+        name = f"{each.cell.stack} with {counted(each.cell.workers, 'worker')}"
+        shown = outcome(each.ratio, each.corrected_p)
+        if shown in ("longer", "shorter"):
             told.append(f"{name} takes {low:.2f} to {high:.2f} times as long")
-        elif each.ratio.equivalent_p is not None and each.ratio.equivalent_p < ALPHA:
+        elif shown == "same":
             told.append(f"{name} takes the same time within {MARGIN * 100:.0f} %")
         else:
             told.append(f"{name} can't be told from it ({low:.2f} to {high:.2f} times)")

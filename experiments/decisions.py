@@ -11,12 +11,13 @@ import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from experiments.about import Stack
-from experiments.comparisons import ALPHA, Compared, Parts
+from experiments.comparisons import Compared, Parts
 from experiments.facts import OFFERS, Feature
 from experiments.figures import Cell, Figures
 from experiments.organisation import NEEDS_TITLE, NOT_MEASURED, NOT_RECORDED, OFFERS_TITLE
 from experiments.statistics import estimate
 from experiments.tables import Column, Table
+from experiments.verdicts import outcome
 
 FILE: Final = Path(__file__).parent / "reference" / "situations.yml"
 TITLE: Final = "Which stack in which situation"
@@ -123,20 +124,19 @@ def _speed(figures: Figures, compared: list[Compared]) -> Answer:
 
 
 def _way(each: Compared) -> str:
-    if each.corrected_p is None or each.corrected_p >= ALPHA:
-        return "open"
-    return "slower" if each.ratio.ratio > 1 else "faster"
+    shown = outcome(each.ratio, each.corrected_p)
+    return shown if shown in ("longer", "shorter") else "open"
 
 
 def _fastest(baseline: str, ways: dict[str, set[str]]) -> str:
     if not ways:
         return NOT_MEASURED
-    faster = [stack for stack, seen in ways.items() if seen == {"faster"}]
+    faster = [stack for stack, seen in ways.items() if seen == {"shorter"}]
     if faster:
         return f"{', '.join(faster)} rather than {baseline}"
-    if all(seen == {"slower"} for seen in ways.values()):
+    if all(seen == {"longer"} for seen in ways.values()):
         return baseline
-    slower = [stack for stack, seen in ways.items() if seen == {"slower"}]
+    slower = [stack for stack, seen in ways.items() if seen == {"longer"}]
     return f"{CANT_TELL}" + (f", but not for {', '.join(slower)}" if slower else "")
 
 

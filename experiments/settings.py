@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from experiments.comparisons import paired_by_seed, verdict
+from experiments.comparisons import paired_by_seed
 from experiments.figures import Cell, Figures, setting_text
 from experiments.statistics import Ratio, holm, paired_ratio
 from experiments.tables import NOTHING, Column, Table, interval_text, p_text
+from experiments.verdicts import verdict
 
 SHOWN_ELSEWHERE: Final = ("stack", "workers", "epochs")
 

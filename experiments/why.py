@@ -8,12 +8,13 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, Final
 
-from experiments.comparisons import ALPHA, paired_by_seed
+from experiments.comparisons import paired_by_seed
 from experiments.figures import Figures
 from experiments.plan import PlannedRun
 from experiments.records import Record
 from experiments.rungs import Ladder, Rung
 from experiments.statistics import Difference, Estimate, estimate, holm, mean_difference
+from experiments.verdicts import ALPHA, REPORT
 
 IN_TRAINING: Final = ("data", "forward", "backward", "exposed_sync", "optimiser", "evaluation", "checkpoint")
 """Phases that train_s consists of, besides what has no name."""
@@ -40,7 +41,7 @@ class Step:
     def verdict(self) -> str:
         """What may be said, and no more."""
         if self.corrected_p is None or self.seconds.visible is None:
-            return "a single pair: no interval, and nothing can be said"
+            return REPORT.single
         if not self.certain:
             return f"can't tell: these pairs would have shown {self.seconds.visible:.2f} s, and no less"
         return "costs time" if self.seconds.mean > 0 else "saves time"
