@@ -63,17 +63,13 @@ def comparisons(figures: Figures) -> list[Compared]:
         base = _sibling(figures.cells, cell, stack=figures.campaign.baseline)
         if cell.stack == figures.campaign.baseline or base is None:
             continue
-        pairs = paired_by_seed(cell.records, base.records)
-        ratio = paired_ratio([(above.train_s or 0.0, below.train_s or 0.0) for above, below in pairs])
+        ratio = train_ratio(paired_by_seed(cell.records, base.records))
         if ratio is not None:
             found.append((cell, ratio))
-    known = [ratio.p for _, ratio in found if ratio.p is not None]
-    corrected = iter(holm(known))
-    compared = []
-    for cell, ratio in found:
-        p = next(corrected) if ratio.p is not None else None
-        compared.append(Compared(cell, ratio, p, verdict(ratio, p)))
-    return compared
+    corrected = holm([ratio.p for _, ratio in found])
+    return [
+        Compared(cell, ratio, p, verdict(ratio, p)) for (cell, ratio), p in zip(found, corrected, strict=True)
+    ]
 
 
 def parts(figures: Figures, reference: Reference) -> list[Parts]:
@@ -153,3 +149,8 @@ def paired_by_seed(first: Sequence[Record], second: Sequence[Record]) -> list[tu
         for record in first
         if record.train_s and record.specification.work.seed in others
     ]
+
+
+def train_ratio(pairs: Sequence[tuple[Record, Record]]) -> Ratio | None:
+    """How many times as long the first run of each pair trained as the second; None without pairs."""
+    return paired_ratio([(above.train_s or 0.0, below.train_s or 0.0) for above, below in pairs])

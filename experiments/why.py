@@ -66,6 +66,11 @@ class Waterfall:
         rest = (f"{axis} {value}" for axis, value in self.about.items() if axis not in ("workers", "epochs"))
         return f"{self.ladder}: {', '.join([*parts, *rest])}"
 
+    @property
+    def every_step(self) -> list[Step]:
+        """The steps, and then the whole."""
+        return [*self.steps, *([self.whole] if self.whole else [])]
+
 
 def waterfalls(figures: Figures) -> list[Waterfall]:
     """Every ladder of the matrix, once for each set of axes that its rungs leave open."""
@@ -75,12 +80,9 @@ def waterfalls(figures: Figures) -> list[Waterfall]:
         for ladder in figures.campaign.ladders
         for waterfall in _of_ladder(ladder, figures.campaign.measured, counting)
     ]
-    steps = [step for each in found for step in _steps_of(each)]
-    corrected = iter(holm([step.seconds.p for step in steps if step.seconds.p is not None]))
-    by_step = {
-        id(step): replace(step, corrected_p=next(corrected) if step.seconds.p is not None else None)
-        for step in steps
-    }
+    steps = [step for each in found for step in each.every_step]
+    corrected = holm([step.seconds.p for step in steps])
+    by_step = {id(step): replace(step, corrected_p=p) for step, p in zip(steps, corrected, strict=True)}
     return [
         replace(
             each,
@@ -89,10 +91,6 @@ def waterfalls(figures: Figures) -> list[Waterfall]:
         )
         for each in found
     ]
-
-
-def _steps_of(waterfall: Waterfall) -> list[Step]:
-    return [*waterfall.steps, *([waterfall.whole] if waterfall.whole else [])]
 
 
 def _of_ladder(
