@@ -18,6 +18,7 @@ from experiments.organisation import NEEDS_TITLE, NOT_MEASURED, NOT_RECORDED, OF
 from experiments.statistics import estimate
 from experiments.tables import Column, Table
 from experiments.verdicts import outcome
+from experiments.wording import counted
 
 FILE: Final = Path(__file__).parent / "reference" / "situations.yml"
 TITLE: Final = "Which stack in which situation"
@@ -167,7 +168,7 @@ def _step(stacks: Sequence[str], parts: list[Parts]) -> Answer:
     entries: dict[str, str] = {}
     ranges: dict[str, dict[str, Range | None]] = {}
     for each in parts:
-        place, half = _workers(each.workers), each.here.step_half
+        place, half = counted(each.workers, "worker"), each.here.step_half
         text = f"{place}: {each.here.step_s * 1000:.2f} ms" + (
             f" ± {half * 1000:.2f}" if half is not None else ""
         )
@@ -265,8 +266,4 @@ def _place(cell: Cell) -> str:
     rest = [
         f"{name} {value}" for name, value in cell.axes.items() if name not in ("stack", "workers", "epochs")
     ]
-    return ", ".join([_workers(cell.workers), f"{cell.axes['epochs']} epochs", *rest])
-
-
-def _workers(number: int) -> str:
-    return f"{number} worker{'s' if number > 1 else ''}"
+    return ", ".join([counted(cell.workers, "worker"), f"{cell.axes['epochs']} epochs", *rest])

@@ -15,6 +15,7 @@ from experiments.records import Record
 from experiments.rungs import Ladder, Rung
 from experiments.statistics import Difference, Estimate, estimate, holm, mean_difference
 from experiments.verdicts import ALPHA, REPORT
+from experiments.wording import counted
 
 IN_TRAINING: Final = ("data", "forward", "backward", "exposed_sync", "optimiser", "evaluation", "checkpoint")
 """Phases that train_s consists of, besides what has no name."""
@@ -62,7 +63,7 @@ class Waterfall:
     def name(self) -> str:
         """The ladder, and what its runs have in common."""
         workers, epochs = self.about["workers"], self.about["epochs"]
-        parts = [f"{workers} worker{'s' if workers > 1 else ''}", f"{epochs} epochs"]
+        parts = [counted(workers, "worker"), f"{epochs} epochs"]
         rest = (f"{axis} {value}" for axis, value in self.about.items() if axis not in ("workers", "epochs"))
         return f"{self.ladder}: {', '.join([*parts, *rest])}"
 
