@@ -9,10 +9,9 @@ from typing import Any, Final
 from experiments.figures import Cell, Figures
 from experiments.references import OVERHEADS, Reference
 from experiments.screen import Screen
-from experiments.tables import NOTHING, Column, Table
+from experiments.tables import NOTHING, Column, Table, change_text
 from training.spec import RunSpec
 
-MINUS: Final = "\N{MINUS SIGN}"
 ABSENT: Final = object()  # no value of any axis is this
 DIGITS: Final = {"train_s": 2, "total_s": 2, "accuracy": 4, "speed_up": 3, "efficiency": 3}
 
@@ -242,5 +241,5 @@ def _written(value: float | None, quantity: str) -> str:
     if value is None:
         return NOTHING
     if quantity in OVERHEADS:
-        return f"{value * 100:+.1f} %".replace("-", MINUS)
+        return change_text(value)
     return f"{value:.{DIGITS[quantity]}f}"

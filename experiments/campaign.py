@@ -2,72 +2,32 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.about import files_to_keep
-from experiments.archive import launching_digest, sha256
+from experiments.archive import sha256
+from experiments.attempts import Attempt
 from experiments.cluster import Cluster, Prepared
 from experiments.errors import UserError
-from experiments.files import campaign_name, json_text, utc_now, write_whole
+from experiments.files import campaign_name, utc_now, write_whole
+from experiments.identity import Identity
 from experiments.matrix import Matrix
 from experiments.plan import PlannedRun
-from experiments.processes import is_alive, self_identity
 from experiments.provenance import Git
-from experiments.records import RECORD, Environment, ImageState, LinkState, NodeState, Record, read_record
+from experiments.records import RECORD, Environment, ImageState, LinkState, NodeState, Record
 from experiments.references import Reference
 from experiments.rungs import Ladder
-from training.spec import Sha256, explain
+from training.spec import explain
 
 FILE: Final = "campaign.json"
 ARCHIVE: Final = "training.zip"
-OUTPUTS: Final = "outputs"  # of an attempt: everything that was brought home
-VARIABLES: Final = "vars.json"
-ANSIBLE_LOG: Final = "ansible.log"
-STARTED: Final = "started.json"
-LIVE: Final = "live.jsonl"  # what the run told while it went on, as it was heard here: `watch` reads it
 PLOTS: Final = "plots"  # of a campaign: what the report draws
-
-
-class Identity(BaseModel):
-    """What must be the same for runs to belong together."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    matrix: dict[str, Any]  # its content, without the description
-    code: Sha256
-    environment: str
-    launching: Sha256  # of the roles and the playbook that launch its runs
-    image: str | None
-    dataset: Sha256
-    hardware: dict[str, str]
-    stacks: list[str]  # those that the cluster has
-    runs: list[str]  # the ids: pinning, link, device and slots of the cluster are in them
-
-    def differences(self, other: Identity) -> list[str]:
-        """What is different in `other`, in words."""
-        words = {
-            "matrix": "the matrix",
-            "code": "the training code",
-            "launching": "how runs are launched",
-            "environment": "the environment",
-            "image": "the image",
-            "dataset": "the data set",
-            "hardware": "the nodes",
-            "stacks": "the stacks on the cluster",
-            "runs": "the conditions on the cluster",
-        }
-        changed = [name for name in words if getattr(self, name) != getattr(other, name)]
-        if len(changed) > 1 and ({"matrix", "dataset"} & set(changed)):
-            # Then the ids differ anyway, and say nothing more.
-            changed = [name for name in changed if name != "runs"]
-        return [words[name] for name in changed]
 
 
 class CampaignFile(BaseModel):
@@ -93,74 +53,6 @@ class CampaignFile(BaseModel):
     def measured(self) -> list[PlannedRun]:
         """The runs that count, warm-ups left out, in the order of the matrix."""
         return sorted((run for run in self.plan if not run.warm_up), key=lambda run: run.written)
-
-
-class Attempt:
-    """One attempt's folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    @property
-    def number(self) -> int:
-        """1 for the first."""
-        return int(self.folder.name)
-
-    @property
-    def recorded(self) -> bool:
-        """Whether it has its record: without one, the controller ended in the middle."""
-        return (self.folder / RECORD).exists()
-
-    @property
-    def outputs(self) -> Path:
-        """Where run.yml puts what it brings home."""
-        return self.folder / OUTPUTS
-
-    @property
-    def variables(self) -> Path:
-        """The variables that run.yml was called with."""
-        return self.folder / VARIABLES
-
-    @property
-    def ansible_log(self) -> Path:
-        """The output of run.yml."""
-        return self.folder / ANSIBLE_LOG
-
-    @property
-    def live(self) -> Path:
-        """The run's events as they came; where nothing came there is none."""
-        return self.folder / LIVE
-
-    def begin(self, moment: datetime) -> None:
-        """Notes when it started and which process sees to it."""
-        write_whole(
-            self.folder / STARTED, json_text({"started": moment.isoformat(), "controller": self_identity()})
-        )
-
-    @property
-    def started(self) -> datetime:
-        """When it started; where its note is missing, when its folder was made."""
-        try:
-            return datetime.fromisoformat(self._note()["started"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return datetime.fromtimestamp(int(self.folder.stat().st_mtime), UTC)
-
-    @property
-    def left_behind(self) -> bool:
-        """Whether its controller has ended without a record of it."""
-        if self.recorded:
-            return False
-        try:
-            return not is_alive(self._note()["controller"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return True
-
-    def _note(self) -> Any:
-        return json.loads((self.folder / STARTED).read_bytes())
-
-    def record(self) -> Record:
-        """Its record (UserError if it is damaged)."""
-        return read_record(self.folder / RECORD)
 
 
 class Campaign:
@@ -222,24 +114,6 @@ class Campaign:
         ]
 
 
-def identity_of(
-    root: Path, matrix: Matrix, prepared: Prepared, code_digest: str, plan: list[PlannedRun]
-) -> Identity:
-    """What a campaign of `matrix` would be made of, with the repository and the cluster as they are."""
-    cluster = prepared.cluster
-    return Identity(
-        matrix=matrix.content(),
-        code=code_digest,
-        launching=launching_digest(root, matrix.stacks),
-        environment=cluster.environment_digest,
-        image=cluster.image.id,
-        dataset=prepared.dataset.digest,
-        hardware=cluster.hardware,
-        stacks=sorted(cluster.stacks),
-        runs=[run.run_id for run in plan],
-    )
-
-
 def environment_of(cluster: Cluster, git: Git) -> Environment:
     """What a record keeps of the cluster. The command that reaches it stays out: it names keys and users."""
     return Environment(
@@ -261,12 +135,6 @@ def environment_of(cluster: Cluster, git: Git) -> Environment:
 def campaigns(results: Path) -> list[Path]:
     """The folders of a matrix's campaigns, oldest first."""
     return sorted(path.parent for path in results.glob(f"[0-9]*/{FILE}"))
-
-
-def left_behind_anywhere(results: Path) -> list[Attempt]:
-    """Attempts of any matrix (each has a folder in `results`) that dead controllers left without a record."""
-    started = results.glob(f"*/[0-9]*/*/[0-9]*/{STARTED}")
-    return [attempt for path in sorted(started) if (attempt := Attempt(path.parent)).left_behind]
 
 
 def open_campaign(folder: Path) -> Campaign:

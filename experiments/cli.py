@@ -14,7 +14,7 @@ from experiments.errors import UserError
 from experiments.estimates import Estimates
 from experiments.interrupts import Interrupted, Interrupts
 from experiments.loop import run_matrix
-from experiments.matrix import load_matrix
+from experiments.matrix_file import load_matrix
 from experiments.opening import Options
 from experiments.plan import make_plan
 from experiments.playbooks import Playbooks

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.campaign import Campaign
-from experiments.comparisons import ALPHA, paired_by_seed
+from experiments.comparisons import paired_by_seed, train_ratio
 from experiments.errors import UserError
 from experiments.figures import Cell, figures_of
 from experiments.records import Record
-from experiments.statistics import MARGIN, Ratio, holm, paired_ratio
+from experiments.statistics import Ratio, holm
+from experiments.verdicts import SCREEN, verdict
 
 
 @dataclass(frozen=True)
@@ -26,14 +27,7 @@ class Change:
     @property
     def verdict(self) -> str:
         """What may be said, and no more."""
-        ratio = self.ratio
-        if self.corrected_p is None or ratio.equivalent_p is None or ratio.visible is None:
-            return "a single pair: nothing can be said"
-        if self.corrected_p < ALPHA:
-            return "slower" if ratio.ratio > 1 else "faster"
-        if ratio.equivalent_p < ALPHA:
-            return f"the same within {MARGIN * 100:.0f} %"
-        return f"can't tell (visible: {ratio.visible * 100:.1f} %)"
+        return verdict(self.ratio, self.corrected_p, SCREEN)
 
 
 def changes(first: Campaign, second: Campaign) -> list[Change]:
@@ -46,8 +40,8 @@ def changes(first: Campaign, second: Campaign) -> list[Change]:
     found = []
     for cell in figures_of(first).cells:
         other = after.get(_key(cell))
-        pairs = paired_by_seed(cell.records, other.records) if other is not None else []
-        ratio = paired_ratio([(late.train_s or 0.0, early.train_s or 0.0) for early, late in pairs])
+        pairs = paired_by_seed(other.records, cell.records) if other is not None else []
+        ratio = train_ratio(pairs)
         if ratio is not None:
             found.append((cell, ratio, _weights(pairs)))
     if not found:
@@ -55,10 +49,10 @@ def changes(first: Campaign, second: Campaign) -> list[Change]:
             f"{first.folder} and {second.folder} have no run in common: compare campaigns of the same cells "
             "and seeds."
         )
-    corrected = iter(holm([ratio.p for _, ratio, _ in found if ratio.p is not None]))
+    corrected = holm([ratio.p for _, ratio, _ in found])
     return [
-        Change(cell.axes, ratio, next(corrected) if ratio.p is not None else None, weights)
-        for cell, ratio, weights in found
+        Change(cell.axes, ratio, p, weights)
+        for (cell, ratio, weights), p in zip(found, corrected, strict=True)
     ]
 
 
@@ -91,7 +85,7 @@ def _key(cell: Cell) -> str:
 
 
 def _weights(pairs: list[tuple[Record, Record]]) -> str:
-    if any(early.work_digest != late.work_digest for early, late in pairs):
+    if any(late.work_digest != early.work_digest for late, early in pairs):
         return "other work"
-    same = all(early.weights_digest == late.weights_digest for early, late in pairs)
+    same = all(late.weights_digest == early.weights_digest for late, early in pairs)
     return "equal weights" if same else "other weights"

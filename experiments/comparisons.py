@@ -9,9 +9,9 @@ from typing import Any, Final
 from experiments.figures import Cell, Figures, setting_text
 from experiments.records import Record
 from experiments.reference import Reference
-from experiments.statistics import LEVEL, MARGIN, Ratio, Split, holm, paired_ratio, split
+from experiments.statistics import Ratio, Split, holm, paired_ratio, split
+from experiments.verdicts import verdict
 
-ALPHA: Final = 1 - LEVEL
 STEPS: Final = {1: 782, 2: 391}  # of the dissertation's epochs: 25,000 reviews, 32 for each worker
 
 
@@ -63,32 +63,13 @@ def comparisons(figures: Figures) -> list[Compared]:
         base = _sibling(figures.cells, cell, stack=figures.campaign.baseline)
         if cell.stack == figures.campaign.baseline or base is None:
             continue
-        pairs = paired_by_seed(cell.records, base.records)
-        ratio = paired_ratio([(above.train_s or 0.0, below.train_s or 0.0) for above, below in pairs])
+        ratio = train_ratio(paired_by_seed(cell.records, base.records))
         if ratio is not None:
             found.append((cell, ratio))
-    known = [ratio.p for _, ratio in found if ratio.p is not None]
-    corrected = iter(holm(known))
-    compared = []
-    for cell, ratio in found:
-        p = next(corrected) if ratio.p is not None else None
-        compared.append(Compared(cell, ratio, p, verdict(ratio, p)))
-    return compared
-
-
-def verdict(ratio: Ratio, corrected_p: float | None) -> str:
-    """What may be said of a ratio, and no more."""
-    if corrected_p is None or ratio.equivalent_p is None or ratio.visible is None:
-        return "a single pair: no interval, and nothing can be said"
-    differs, equivalent = corrected_p < ALPHA, ratio.equivalent_p < ALPHA
-    if differs:
-        way = "takes longer" if ratio.ratio > 1 else "takes less time"
-        return f"{way}, by less than {MARGIN:.0%}".replace("%", " %") if equivalent else way
-    if equivalent:
-        return f"the same within {MARGIN * 100:.0f} %"
-    return (
-        f"can't tell: these runs would have shown a difference of {ratio.visible * 100:.1f} %, and no smaller"
-    )
+    corrected = holm([ratio.p for _, ratio in found])
+    return [
+        Compared(cell, ratio, p, verdict(ratio, p)) for (cell, ratio), p in zip(found, corrected, strict=True)
+    ]
 
 
 def parts(figures: Figures, reference: Reference) -> list[Parts]:
@@ -168,3 +149,8 @@ def paired_by_seed(first: Sequence[Record], second: Sequence[Record]) -> list[tu
         for record in first
         if record.train_s and record.specification.work.seed in others
     ]
+
+
+def train_ratio(pairs: Sequence[tuple[Record, Record]]) -> Ratio | None:
+    """How many times as long the first run of each pair trained as the second; None without pairs."""
+    return paired_ratio([(above.train_s or 0.0, below.train_s or 0.0) for above, below in pairs])

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
-from experiments.comparisons import ALPHA, Compared
+from experiments.comparisons import Compared
 from experiments.figures import Figures
 from experiments.statistics import MARGIN
+from experiments.verdicts import outcome
+from experiments.wording import counted
 
 
 def conclusions(figures: Figures, compared: list[Compared]) -> list[str]:
     """Two sentences that follow the one on equal weights: the stacks' times, and what more workers bring."""
     return [_times(compared, figures.campaign.baseline), _workers(figures)]
+
+
+def weights_sentence(figures: Figures) -> str:
+    """Whether equal work gave equal weights on all stacks."""
+    compared = len(figures.compared)
+    differing = sum(not work.equal for work in figures.compared)
+    if not compared:
+        return "No work has been finished on more than one stack, so there are no weights to compare."
+    if differing:
+        return (
+            f"Equal work did NOT give equal weights: {differing} of {compared} works ended differently. "
+            "The stacks did not do the same work, and their times can't be compared."
+        )
+    text = (
+        "Equal work gave equal weights, to the last bit, on all stacks that did it "
+        f"({counted(compared, 'work')} compared)."
+    )
+    if figures.alone:
+        were = "was" if figures.alone == 1 else "were"
+        text += f" {counted(figures.alone, 'other work')} {were} finished on one stack only."
+    return text
 
 
 def _times(compared: list[Compared], baseline: str) -> str:
@@ -24,10 +47,11 @@ def _times(compared: list[Compared], baseline: str) -> str:
     told = []
     for each in certain:
         low, high = each.ratio.low, each.ratio.high
-        name = f"{each.cell.stack} with {each.cell.workers} worker{'s' if each.cell.workers > 1 else ''}"
-        if each.corrected_p is not None and each.corrected_p < ALPHA:
+        name = f"{each.cell.stack} with {counted(each.cell.workers, 'worker')}"
+        shown = outcome(each.ratio, each.corrected_p)
+        if shown in ("longer", "shorter"):
             told.append(f"{name} takes {low:.2f} to {high:.2f} times as long")
-        elif each.ratio.equivalent_p is not None and each.ratio.equivalent_p < ALPHA:
+        elif shown == "same":
             told.append(f"{name} takes the same time within {MARGIN * 100:.0f} %")
         else:
             told.append(f"{name} can't be told from it ({low:.2f} to {high:.2f} times)")

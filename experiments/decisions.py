@@ -11,12 +11,14 @@ import yaml
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from experiments.about import Stack
-from experiments.comparisons import ALPHA, Compared, Parts
+from experiments.comparisons import Compared, Parts
 from experiments.facts import OFFERS, Feature
 from experiments.figures import Cell, Figures
 from experiments.organisation import NEEDS_TITLE, NOT_MEASURED, NOT_RECORDED, OFFERS_TITLE
 from experiments.statistics import estimate
 from experiments.tables import Column, Table
+from experiments.verdicts import outcome
+from experiments.wording import counted
 
 FILE: Final = Path(__file__).parent / "reference" / "situations.yml"
 TITLE: Final = "Which stack in which situation"
@@ -123,20 +125,19 @@ def _speed(figures: Figures, compared: list[Compared]) -> Answer:
 
 
 def _way(each: Compared) -> str:
-    if each.corrected_p is None or each.corrected_p >= ALPHA:
-        return "open"
-    return "slower" if each.ratio.ratio > 1 else "faster"
+    shown = outcome(each.ratio, each.corrected_p)
+    return shown if shown in ("longer", "shorter") else "open"
 
 
 def _fastest(baseline: str, ways: dict[str, set[str]]) -> str:
     if not ways:
         return NOT_MEASURED
-    faster = [stack for stack, seen in ways.items() if seen == {"faster"}]
+    faster = [stack for stack, seen in ways.items() if seen == {"shorter"}]
     if faster:
         return f"{', '.join(faster)} rather than {baseline}"
-    if all(seen == {"slower"} for seen in ways.values()):
+    if all(seen == {"longer"} for seen in ways.values()):
         return baseline
-    slower = [stack for stack, seen in ways.items() if seen == {"slower"}]
+    slower = [stack for stack, seen in ways.items() if seen == {"longer"}]
     return f"{CANT_TELL}" + (f", but not for {', '.join(slower)}" if slower else "")
 
 
@@ -167,7 +168,7 @@ def _step(stacks: Sequence[str], parts: list[Parts]) -> Answer:
     entries: dict[str, str] = {}
     ranges: dict[str, dict[str, Range | None]] = {}
     for each in parts:
-        place, half = _workers(each.workers), each.here.step_half
+        place, half = counted(each.workers, "worker"), each.here.step_half
         text = f"{place}: {each.here.step_s * 1000:.2f} ms" + (
             f" ± {half * 1000:.2f}" if half is not None else ""
         )
@@ -265,8 +266,4 @@ def _place(cell: Cell) -> str:
     rest = [
         f"{name} {value}" for name, value in cell.axes.items() if name not in ("stack", "workers", "epochs")
     ]
-    return ", ".join([_workers(cell.workers), f"{cell.axes['epochs']} epochs", *rest])
-
-
-def _workers(number: int) -> str:
-    return f"{number} worker{'s' if number > 1 else ''}"
+    return ", ".join([counted(cell.workers, "worker"), f"{cell.axes['epochs']} epochs", *rest])

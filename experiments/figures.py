@@ -14,6 +14,7 @@ from experiments.plan import PlannedRun
 from experiments.records import Record
 from experiments.references import Reference, references_in
 from experiments.statistics import Estimate, estimate
+from experiments.wording import counted
 from training.spec import PHASES
 
 STATUS_WORDS: Final = {"failed": "failed", "interrupted": "was interrupted"}
@@ -268,5 +269,5 @@ def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int]:
 
 def _work_name(record: Record) -> str:
     work = record.specification.work
-    workers = f"{work.workers} worker{'s' if work.workers > 1 else ''}"
+    workers = counted(work.workers, "worker")
     return f"{workers}, {work.epochs} epochs, seed {work.seed} ({record.work_digest[:8]})"

@@ -6,13 +6,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from experiments.campaign import (
-    Attempt,
-    Campaign,
-    campaigns,
-    environment_of,
-    open_campaign,
-)
+from experiments.attempts import Attempt
+from experiments.campaign import Campaign, campaigns, environment_of, open_campaign
 from experiments.cluster import Prepared
 from experiments.compose import Asked, Happened, compose
 from experiments.errors import UserError

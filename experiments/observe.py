@@ -9,7 +9,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Final
 
-from experiments.campaign import STARTED, Attempt, Campaign
+from experiments.attempts import STARTED, Attempt
+from experiments.campaign import Campaign
 from experiments.estimates import Estimates
 from experiments.files import utc_now
 from experiments.plan import PlannedRun

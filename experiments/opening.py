@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.archive import build_archive, sha256
-from experiments.campaign import Campaign, campaigns, create_campaign, identity_of, open_campaign
+from experiments.campaign import Campaign, campaigns, create_campaign, open_campaign
 from experiments.cluster import Prepared
 from experiments.errors import UserError
 from experiments.estimates import Estimates
+from experiments.identity import identity_of
 from experiments.matrix import Matrix
 from experiments.plan import PlannedRun
 from experiments.playbooks import Playbooks

@@ -12,6 +12,7 @@ from experiments.installing import Needs
 from experiments.provisioning import Provisioning
 from experiments.records import Record, utc_text
 from experiments.tables import NOTHING, Column, Table
+from experiments.wording import counted
 
 NEEDS_TITLE: Final = "What each stack needs to be installed"
 USING_TITLE: Final = "What using a stack takes"
@@ -195,7 +196,7 @@ def _commands(name: str, record: Record | None) -> list[str]:
     text = f"{number}, of {len(record.launch.command)} words"
     return [
         name,
-        f"commands for a run with {workers} worker{'s' if workers > 1 else ''}",
+        f"commands for a run with {counted(workers, 'worker')}",
         text,
         record.run_id,
     ]
@@ -206,7 +207,7 @@ def _log_files(name: str, record: Record | None) -> list[str]:
         return [name, "log files of a run", NOTHING, NOT_MEASURED]
     files = sorted(each.removeprefix(LOGS) for each in record.files if each.startswith(LOGS))
     workers = record.specification.work.workers
-    what = f"log files of a run with {workers} worker{'s' if workers > 1 else ''}"
+    what = f"log files of a run with {counted(workers, 'worker')}"
     return [name, what, _listed(files), record.run_id]
 
 

@@ -11,6 +11,7 @@ from experiments.figures import Cell, Figures
 from experiments.reference import Reference
 from experiments.waterfall import draw_waterfalls
 from experiments.why import Waterfall
+from experiments.wording import counted
 from training.spec import PHASES
 
 # Okabe and Ito's colours, which people with any kind of colour vision tell apart.
@@ -96,7 +97,7 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
                 color=COLOURS[at % len(COLOURS)],
                 hatch=HATCHES[at % len(HATCHES)],
                 edgecolor="white",
-                label=f"{number} worker{'s' if number > 1 else ''}",
+                label=counted(number, "worker"),
             )
             axes.bar_label(drawn, [f"n={each[2]}" for _, each in known], padding=1, fontsize=7)
         axes.margins(y=0.08)

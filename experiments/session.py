@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.archive import build_archive
-from experiments.campaign import left_behind_anywhere
+from experiments.attempts import left_behind_anywhere
 from experiments.cluster import Prepared, read_prepared
 from experiments.errors import UserError
 from experiments.files import utc_now, write_whole

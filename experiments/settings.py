@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from experiments.comparisons import paired_by_seed, verdict
+from experiments.comparisons import paired_by_seed, train_ratio
 from experiments.figures import Cell, Figures, setting_text
-from experiments.statistics import Ratio, holm, paired_ratio
+from experiments.statistics import Ratio, holm
 from experiments.tables import NOTHING, Column, Table, interval_text, p_text
+from experiments.verdicts import verdict
 
 SHOWN_ELSEWHERE: Final = ("stack", "workers", "epochs")
 
@@ -36,16 +37,14 @@ def settings(figures: Figures) -> list[Setting]:
             )
             if base is None or base is cell:
                 continue
-            pairs = paired_by_seed(cell.records, base.records)
-            ratio = paired_ratio([(above.train_s or 0.0, below.train_s or 0.0) for above, below in pairs])
+            ratio = train_ratio(paired_by_seed(cell.records, base.records))
             if ratio is not None:
                 found.append((axis, cell, first[axis], ratio))
-    corrected = iter(holm([ratio.p for *_, ratio in found if ratio.p is not None]))
-    compared = []
-    for axis, cell, first, ratio in found:
-        p = next(corrected) if ratio.p is not None else None
-        compared.append(Setting(axis, cell, first, ratio, p, verdict(ratio, p)))
-    return compared
+    corrected = holm([ratio.p for *_, ratio in found])
+    return [
+        Setting(axis, cell, value, ratio, p, verdict(ratio, p))
+        for (axis, cell, value, ratio), p in zip(found, corrected, strict=True)
+    ]
 
 
 def settings_table(found: list[Setting]) -> Table:

@@ -126,12 +126,13 @@ def mean_difference(differences: Sequence[float]) -> Difference | None:
     )
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """p values corrected for being several (Holm, 1979), in the order given."""
-    order = np.argsort(p_values, kind="stable")
-    corrected, highest = [0.0] * len(p_values), 0.0
-    for rank, index in enumerate(order):
-        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[index]))
+def holm(p_values: Sequence[float | None]) -> list[float | None]:
+    """p values corrected for being several (Holm, 1979), in the order given; None is none, and stays."""
+    known = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
+    corrected: list[float | None] = [None] * len(p_values)
+    highest = 0.0
+    for rank, (p, index) in enumerate(known):
+        highest = max(highest, min(1.0, (len(known) - rank) * p))
         corrected[index] = highest
     return corrected
 

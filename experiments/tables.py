@@ -193,6 +193,11 @@ def interval_text(low: float | None, high: float | None, digits: int) -> str:
     return f"{low:.{digits}f} to {high:.{digits}f}"
 
 
+def change_text(value: float) -> str:
+    """A fraction more or less: `+12.3 %`."""
+    return f"{value * 100:+.1f} %".replace("-", MINUS)
+
+
 def p_text(value: float | None) -> str:
     """A p value, no more exact than it means anything."""
     if value is None:

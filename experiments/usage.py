@@ -10,6 +10,7 @@ from experiments.rank_use import RankUse, Read
 from experiments.records import Rank, Record
 from experiments.tables import NOTHING, Column, Table, stack_text
 from experiments.use_figures import Used, usage
+from experiments.wording import counted
 
 PARTS: Final = {
     "cpu": "CPU s",
@@ -136,8 +137,8 @@ def _lacking(records: Sequence[Record]) -> list[str]:
     reasons: dict[tuple[str, str], dict[str, None]] = {}
 
     def lacks(name: str, why: str, record: Record) -> None:
-        workers = record.specification.work.workers
-        where = f"{record.specification.stack} with {workers} worker{'' if workers == 1 else 's'}"
+        specification = record.specification
+        where = f"{specification.stack} with {counted(specification.work.workers, 'worker')}"
         reasons.setdefault((name, why), {})[where] = None
 
     for record, _, use in _uses(records):

@@ -8,7 +8,7 @@ from typing import Final
 from experiments.campaign import campaigns, open_campaign
 from experiments.estimates import Estimates
 from experiments.interrupts import Interrupts
-from experiments.matrix import load_matrix
+from experiments.matrix_file import load_matrix
 from experiments.observe import Observer, Seen
 from experiments.running import Note, notes, read_note
 from experiments.screen import Screen

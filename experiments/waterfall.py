@@ -6,13 +6,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from experiments.statistics import Difference
-from experiments.tables import NOTHING, Column, Table
+from experiments.tables import MINUS, NOTHING, PHASE_NAMES, Column, Table
 from experiments.why import Step, Waterfall
 
-PHASE_NAMES: Final = {"exposed_sync": "exposed synchronisation"}
 COSTS, SAVES, UNKNOWN, WHOLE = "#d55e00", "#009e73", "#bbbbbb", "#0072b2"  # Okabe and Ito's, and a grey
 INCHES_A_BAR: Final = 0.36
-MINUS: Final = "\N{MINUS SIGN}"
 
 
 def why_table(found: Sequence[Waterfall]) -> Table:
@@ -55,7 +53,7 @@ def why_rows(found: Sequence[Waterfall]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for waterfall in found:
         about = {"section": "why", "workers": waterfall.about["workers"], "epochs": waterfall.about["epochs"]}
-        for step in (*waterfall.steps, *([waterfall.whole] if waterfall.whole else [])):
+        for step in waterfall.every_step:
             name = f"{waterfall.ladder}: {step.above} > {step.below}"
             p = {"p": step.corrected_p}
             rows.append(about | {"quantity": f"{name}, s"} | _figures(step.seconds) | p)

@@ -8,12 +8,14 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, Final
 
-from experiments.comparisons import ALPHA, paired_by_seed
+from experiments.comparisons import paired_by_seed
 from experiments.figures import Figures
 from experiments.plan import PlannedRun
 from experiments.records import Record
 from experiments.rungs import Ladder, Rung
 from experiments.statistics import Difference, Estimate, estimate, holm, mean_difference
+from experiments.verdicts import ALPHA, REPORT
+from experiments.wording import counted
 
 IN_TRAINING: Final = ("data", "forward", "backward", "exposed_sync", "optimiser", "evaluation", "checkpoint")
 """Phases that train_s consists of, besides what has no name."""
@@ -40,7 +42,7 @@ class Step:
     def verdict(self) -> str:
         """What may be said, and no more."""
         if self.corrected_p is None or self.seconds.visible is None:
-            return "a single pair: no interval, and nothing can be said"
+            return REPORT.single
         if not self.certain:
             return f"can't tell: these pairs would have shown {self.seconds.visible:.2f} s, and no less"
         return "costs time" if self.seconds.mean > 0 else "saves time"
@@ -61,9 +63,14 @@ class Waterfall:
     def name(self) -> str:
         """The ladder, and what its runs have in common."""
         workers, epochs = self.about["workers"], self.about["epochs"]
-        parts = [f"{workers} worker{'s' if workers > 1 else ''}", f"{epochs} epochs"]
+        parts = [counted(workers, "worker"), f"{epochs} epochs"]
         rest = (f"{axis} {value}" for axis, value in self.about.items() if axis not in ("workers", "epochs"))
         return f"{self.ladder}: {', '.join([*parts, *rest])}"
+
+    @property
+    def every_step(self) -> list[Step]:
+        """The steps, and then the whole."""
+        return [*self.steps, *([self.whole] if self.whole else [])]
 
 
 def waterfalls(figures: Figures) -> list[Waterfall]:
@@ -74,12 +81,9 @@ def waterfalls(figures: Figures) -> list[Waterfall]:
         for ladder in figures.campaign.ladders
         for waterfall in _of_ladder(ladder, figures.campaign.measured, counting)
     ]
-    steps = [step for each in found for step in _steps_of(each)]
-    corrected = iter(holm([step.seconds.p for step in steps if step.seconds.p is not None]))
-    by_step = {
-        id(step): replace(step, corrected_p=next(corrected) if step.seconds.p is not None else None)
-        for step in steps
-    }
+    steps = [step for each in found for step in each.every_step]
+    corrected = holm([step.seconds.p for step in steps])
+    by_step = {id(step): replace(step, corrected_p=p) for step, p in zip(steps, corrected, strict=True)}
     return [
         replace(
             each,
@@ -88,10 +92,6 @@ def waterfalls(figures: Figures) -> list[Waterfall]:
         )
         for each in found
     ]
-
-
-def _steps_of(waterfall: Waterfall) -> list[Step]:
-    return [*waterfall.steps, *([waterfall.whole] if waterfall.whole else [])]
 
 
 def _of_ladder(

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from experiments.archive import sha256
-from experiments.campaign import Campaign, CampaignFile, Identity
+from experiments.campaign import Campaign, CampaignFile
+from experiments.identity import Identity
 from experiments.plan import PlannedRun
 from experiments.records import Environment, Record, write_record
 from training.spec import PHASES, RunSpec

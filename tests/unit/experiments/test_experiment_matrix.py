@@ -9,7 +9,7 @@ import pytest
 
 from experiments.cluster import Cluster
 from experiments.errors import UserError
-from experiments.matrix import load_matrix
+from experiments.matrix_file import load_matrix
 from experiments.plan import PlannedRun, make_plan, why_not
 from experiments.reference import dissertation
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from experiments.chart import Bar, bar_chart
+from experiments.conclusions import weights_sentence
 from experiments.figures import Cell, figures_of, half_width
 from experiments.plan import PlannedRun
-from experiments.report import view, weights_sentence, write_report
+from experiments.report import view, write_report
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec
 from training.spec import RunSpec
 

@@ -11,7 +11,8 @@ import pytest
 from experiments.abilities import ROLES, why_no_conditions
 from experiments.cluster import Cluster
 from experiments.errors import UserError
-from experiments.matrix import Matrix, load_matrix
+from experiments.matrix import Matrix
+from experiments.matrix_file import load_matrix
 from experiments.plan import PlannedRun, make_plan, why_not
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace
 from training.spec import Conditions

@@ -41,6 +41,7 @@ def test_holm_is_holm() -> None:
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.9, 0.8]) == [1.0, 1.0]
     assert holm([]) == []
+    assert holm([None, 0.04, None, 0.03]) == [None, pytest.approx(0.06), None, pytest.approx(0.06)]
 
 
 def test_equivalence_is_claimed_only_where_the_interval_allows() -> None:

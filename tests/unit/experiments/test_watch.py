@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.campaign import LIVE, open_campaign
+from experiments.attempts import LIVE
+from experiments.campaign import open_campaign
 from experiments.estimates import Estimates
 from experiments.observe import Observer, UnderWay
 from experiments.progress import Follower, Progress

@@ -1,0 +1,92 @@
+"""One attempt at a run: its folder, what lies in it, and whether its controller is still there."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from experiments.files import json_text, write_whole
+from experiments.processes import is_alive, self_identity
+from experiments.records import RECORD, Record, read_record
+
+OUTPUTS: Final = "outputs"  # of an attempt: everything that was brought home
+VARIABLES: Final = "vars.json"
+ANSIBLE_LOG: Final = "ansible.log"
+STARTED: Final = "started.json"
+LIVE: Final = "live.jsonl"  # what the run told while it went on, as it was heard here: `watch` reads it
+
+
+class Attempt:
+    """One attempt's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def number(self) -> int:
+        """1 for the first."""
+        return int(self.folder.name)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it has its record: without one, the controller ended in the middle."""
+        return (self.folder / RECORD).exists()
+
+    @property
+    def outputs(self) -> Path:
+        """Where run.yml puts what it brings home."""
+        return self.folder / OUTPUTS
+
+    @property
+    def variables(self) -> Path:
+        """The variables that run.yml was called with."""
+        return self.folder / VARIABLES
+
+    @property
+    def ansible_log(self) -> Path:
+        """The output of run.yml."""
+        return self.folder / ANSIBLE_LOG
+
+    @property
+    def live(self) -> Path:
+        """The run's events as they came; where nothing came there is none."""
+        return self.folder / LIVE
+
+    def begin(self, moment: datetime) -> None:
+        """Notes when it started and which process sees to it."""
+        write_whole(
+            self.folder / STARTED, json_text({"started": moment.isoformat(), "controller": self_identity()})
+        )
+
+    @property
+    def started(self) -> datetime:
+        """When it started; where its note is missing, when its folder was made."""
+        try:
+            return datetime.fromisoformat(self._note()["started"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return datetime.fromtimestamp(int(self.folder.stat().st_mtime), UTC)
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether its controller has ended without a record of it."""
+        if self.recorded:
+            return False
+        try:
+            return not is_alive(self._note()["controller"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return True
+
+    def _note(self) -> Any:
+        return json.loads((self.folder / STARTED).read_bytes())
+
+    def record(self) -> Record:
+        """Its record (UserError if it is damaged)."""
+        return read_record(self.folder / RECORD)
+
+
+def left_behind_anywhere(results: Path) -> list[Attempt]:
+    """Attempts of any matrix (each has a folder in `results`) that dead controllers left without a record."""
+    started = results.glob(f"*/[0-9]*/*/[0-9]*/{STARTED}")
+    return [attempt for path in sorted(started) if (attempt := Attempt(path.parent)).left_behind]

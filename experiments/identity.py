@@ -1,0 +1,67 @@
+"""What a campaign is made of: runs belong together only while all of that is the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from experiments.archive import launching_digest
+from experiments.cluster import Prepared
+from experiments.matrix import Matrix
+from experiments.plan import PlannedRun
+from training.spec import Sha256
+
+
+class Identity(BaseModel):
+    """What must be the same for runs to belong together."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    matrix: dict[str, Any]  # its content, without the description
+    code: Sha256
+    environment: str
+    launching: Sha256  # of the roles and the playbook that launch its runs
+    image: str | None
+    dataset: Sha256
+    hardware: dict[str, str]
+    stacks: list[str]  # those that the cluster has
+    runs: list[str]  # the ids: pinning, link, device and slots of the cluster are in them
+
+    def differences(self, other: Identity) -> list[str]:
+        """What is different in `other`, in words."""
+        words = {
+            "matrix": "the matrix",
+            "code": "the training code",
+            "launching": "how runs are launched",
+            "environment": "the environment",
+            "image": "the image",
+            "dataset": "the data set",
+            "hardware": "the nodes",
+            "stacks": "the stacks on the cluster",
+            "runs": "the conditions on the cluster",
+        }
+        changed = [name for name in words if getattr(self, name) != getattr(other, name)]
+        if len(changed) > 1 and ({"matrix", "dataset"} & set(changed)):
+            # Then the ids differ anyway, and say nothing more.
+            changed = [name for name in changed if name != "runs"]
+        return [words[name] for name in changed]
+
+
+def identity_of(
+    root: Path, matrix: Matrix, prepared: Prepared, code_digest: str, plan: list[PlannedRun]
+) -> Identity:
+    """What a campaign of `matrix` would be made of, with the repository and the cluster as they are."""
+    cluster = prepared.cluster
+    return Identity(
+        matrix=matrix.content(),
+        code=code_digest,
+        launching=launching_digest(root, matrix.stacks),
+        environment=cluster.environment_digest,
+        image=cluster.image.id,
+        dataset=prepared.dataset.digest,
+        hardware=cluster.hardware,
+        stacks=sorted(cluster.stacks),
+        runs=[run.run_id for run in plan],
+    )
