@@ -36,26 +36,6 @@ class Parts:
     there: Split | None  # the dissertation's
 
 
-@dataclass(frozen=True)
-class Beside:
-    """One quantity here and in the dissertation."""
-
-    table: str  # of the dissertation
-    stack: str
-    workers: int
-    quantity: str
-    here: float
-    there: float
-    digits: int  # after the point
-    runs: int  # that `here` comes from, or pairs of them
-    there_runs: int
-
-    @property
-    def ratio(self) -> float:
-        """Here over there."""
-        return self.here / self.there
-
-
 def comparisons(figures: Figures) -> list[Compared]:
     """Every cell of another stack than the baseline that has runs to be paired with the baseline's."""
     found = []
@@ -95,44 +75,6 @@ def _reference_split(reference: Reference, stack: str, workers: int) -> Split | 
     if workers not in STEPS:
         return None
     return split([(STEPS[workers] * run.epochs, run.seconds) for run in runs if run is not None])
-
-
-def beside(figures: Figures, reference: Reference) -> list[Beside]:
-    """Every quantity of tables 5.1 to 5.9 that both have: times per epoch, ratios, accuracy."""
-    rows = []
-    for cell in figures.cells:
-        epochs = int(cell.axes["epochs"])
-        # Where the dissertation has no run of so many epochs, its main experiment is taken.
-        length = epochs if reference.run(cell.stack, cell.workers, epochs) else 20
-        there = reference.run(cell.stack, cell.workers, length)
-        if there is None or cell.train_s is None:
-            continue
-
-        def add(
-            table: str,
-            quantity: str,
-            here: float | None,
-            value: float | None,
-            digits: int,
-            runs: int,
-            cell: Cell = cell,
-            there_runs: int = there.of_runs,
-        ) -> None:
-            if here is not None and value is not None:
-                place = (table, cell.stack, cell.workers, quantity)
-                rows.append(Beside(*place, here, value, digits, runs, there_runs))
-
-        per_epoch, quantity = cell.train_s.mean / epochs, f"seconds per epoch ({length} epochs there)"
-        add("5.4, 5.9", quantity, per_epoch, there.per_epoch, 2, cell.train_s.n)
-        if cell.accuracy is not None:
-            name = "5.6" if length == 100 else "5.5"
-            add(name, "accuracy", cell.accuracy.accuracy, there.accuracy, 4, cell.accuracy.n)
-        if cell.overhead_train is not None and figures.campaign.baseline == "ddp":
-            over = reference.overhead(cell.stack, cell.workers, length)
-            add("5.7", "time over DDP's", 1 + cell.overhead_train, over, 2, cell.overhead_pairs)
-        speed_up = reference.speed_up(cell.stack, cell.workers, length)
-        add("5.8", "speed-up", cell.speed_up, speed_up, 2, cell.speed_up_pairs)
-    return rows
 
 
 def _sibling(cells: Sequence[Cell], cell: Cell, **changed: Any) -> Cell | None:

@@ -8,7 +8,8 @@ from typing import Any, Final
 import pyarrow as pa
 from pyarrow import csv, parquet
 
-from experiments.comparisons import Beside, Compared, Parts
+from experiments.beside import Beside
+from experiments.comparisons import Compared, Parts
 from experiments.figures import Cell, Figures, setting_text
 from experiments.settings import settings
 from experiments.use_figures import usage_rows
@@ -101,6 +102,7 @@ def rows_of(
     for one in beside:
         rows.append(
             {"section": "dissertation", "stack": one.stack, "workers": one.workers}
+            | {"epochs": int(one.epochs) if one.epochs.isdigit() else None}
             | {"quantity": one.quantity, "value": one.here, "dissertation": one.there, "runs": one.runs}
         )
     return rows + usage_rows(figures.cells)

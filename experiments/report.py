@@ -10,9 +10,10 @@ import jinja2
 from markupsafe import Markup
 
 from experiments.bands import band_conclusion, band_rows, band_table, judge
+from experiments.beside import beside, beside_table
 from experiments.campaign import PLOTS, Campaign
 from experiments.cell_rows import accuracy_note, row, times_chart, varying_axes
-from experiments.comparisons import beside, comparisons, parts
+from experiments.comparisons import comparisons, parts
 from experiments.conclusions import conclusions, same_steps, weights_sentence
 from experiments.decisions import decision_table
 from experiments.exported import as_csv, as_parquet, rows_of
@@ -25,7 +26,7 @@ from experiments.plots import plots_of
 from experiments.records import utc_text
 from experiments.reference import dissertation
 from experiments.settings import settings, settings_table
-from experiments.tables import NOTHING, beside_table, comparison_table, parts_table, phases_table
+from experiments.tables import NOTHING, comparison_table, parts_table, phases_table
 from experiments.usage import usage_table
 from experiments.waterfall import why_rows, why_table
 from experiments.why import waterfalls

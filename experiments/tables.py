@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from experiments.comparisons import Beside, Compared, Parts
+from experiments.comparisons import Compared, Parts
 from experiments.figures import Cell, setting_text
-from experiments.reference import Reference
 from experiments.statistics import Split
 from training.spec import PHASES
 
@@ -98,48 +97,6 @@ def parts_table(found: list[Parts]) -> Table:
         rows=[
             [_named(each), str(each.workers), str(each.here.n), *_split(each.here), *_split(each.there)]
             for each in found
-        ],
-    )
-
-
-def beside_table(found: list[Beside], reference: Reference, work_here: str) -> Table:
-    """The dissertation's tables 5.1 to 5.9, rebuilt."""
-    return Table(
-        title="Beside the dissertation",
-        before=(
-            f"Here: {work_here}. There: {reference.work}. The work differs, and so does the "
-            "hardware: seconds and accuracies are not comparable as such; the ratios between stacks and "
-            "between numbers of workers are what is set side by side. n is how many runs, or pairs of runs, "
-            "a figure is the mean of, here and there."
-        ),
-        columns=[
-            Column("its table"),
-            Column("stack"),
-            Column("workers", True),
-            Column("quantity"),
-            Column("here", True),
-            Column("dissertation", True),
-            Column("ratio", True),
-            Column("n here", True),
-            Column("n there", True),
-        ],
-        rows=[
-            [
-                each.table,
-                each.stack,
-                str(each.workers),
-                each.quantity,
-                f"{each.here:.{each.digits}f}",
-                f"{each.there:.{each.digits}f}",
-                f"{each.ratio:.3f}",
-                str(each.runs),
-                str(each.there_runs),
-            ]
-            for each in found
-        ],
-        after=[
-            f"In {each.where} the dissertation says that {each.says}; but {each.but}."
-            for each in reference.contradictions
         ],
     )
 

@@ -315,11 +315,40 @@ def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
 def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
     content = view(figures_of(quick(tmp_path)))
     table = next(table for table in content["tables"] if table.title == "Beside the dissertation")
-    rows = {(row[1], row[2], row[3].split(" (")[0]): row for row in table.rows}
-    assert rows["spark", "2", "time over DDP's"][4:] == ["1.25", "2.87", "0.436", "1", "5"]
-    assert rows["ddp", "2", "speed-up"][4:] == ["1.56", "1.36", "1.151", "1", "5"]
-    assert rows["ddp", "1", "seconds per epoch"][4:6] == ["25.00", "33.86"]
+    rows = {(row[1], row[2], row[5]): row for row in table.rows}
+    assert rows["spark", "2", "time over DDP's"][6:] == ["1.25", "2.87", "0.436", "1", "5"]
+    assert rows["ddp", "2", "speed-up"][6:] == ["1.56", "1.36", "1.151", "1", "5"]
+    assert rows["ddp", "2", "efficiency, %"][6:8] == ["78", "68"]
+    assert rows["ddp", "1", "seconds per epoch"][6:8] == ["25.00", "33.86"]
+    assert rows["spark", "2", "seconds per epoch beyond DDP's"][6:8] == ["4.00", "46.62"]
+    assert {row[3] for row in table.rows} == {"2"} and {row[4] for row in table.rows} == {"20"}
     assert any("34.00 s per epoch" in remark for remark in table.after)
+
+
+def test_of_two_lengths_each_stands_for_one_of_the_dissertations(tmp_path: Path) -> None:
+    plan, records = [], []
+    for epochs, seconds in ((2, 12.0), (10, 54.0)):
+        one = spec("ddp", 1)
+        specification = one.model_copy(update={"work": one.work.model_copy(update={"epochs": epochs})})
+        axes = {"stack": "ddp", "workers": 1, "epochs": epochs, "seed": 1}
+        plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
+        records.append(record("ddp", 1, seconds, seconds + 10, **of_specification(specification)))
+    content = view(figures_of(campaign(tmp_path, plan, records)))
+    table = next(table for table in content["tables"] if table.title == "Beside the dissertation")
+    assert [row[:8] for row in table.rows if row[5].startswith("seconds per epoch")] == [
+        ["5.1, 5.4", "ddp", "1", "2", "20", "seconds per epoch", "6.00", "33.86"],
+        ["5.1, 5.4", "ddp", "1", "10", "100", "seconds per epoch", "5.40", "33.99"],
+        [
+            "5.4",
+            "ddp",
+            "1",
+            "2, 10",
+            "20, 100",
+            "seconds per epoch, long over short",
+            "0.90",
+            "1.00",
+        ],
+    ]
 
 
 def test_two_lengths_split_every_stacks_time(tmp_path: Path) -> None:

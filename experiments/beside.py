@@ -1,0 +1,214 @@
+"""The dissertation's tables 5.1 to 5.9, rebuilt: every figure that both have, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from experiments.figures import Cell, Figures
+from experiments.reference import Reference
+from experiments.statistics import Estimate
+from experiments.tables import Column, Table
+
+SHORT, LONG = 20, 100  # the dissertation's lengths, in epochs
+
+
+@dataclass(frozen=True)
+class Beside:
+    """One quantity here and in the dissertation."""
+
+    table: str  # of the dissertation
+    stack: str
+    workers: int
+    epochs: str  # here
+    there_epochs: str
+    quantity: str
+    here: float
+    there: float
+    digits: int  # after the point
+    runs: int  # that `here` comes from, or pairs of them
+    there_runs: int
+
+    @property
+    def ratio(self) -> float:
+        """Here over there."""
+        return self.here / self.there
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A cell, and the length of the dissertation's runs that it is set beside."""
+
+    cell: Cell
+    length: int
+    of_runs: int
+
+    @property
+    def epochs(self) -> int:
+        return int(self.cell.axes["epochs"])
+
+
+def beside(figures: Figures, reference: Reference) -> list[Beside]:
+    """Every quantity of tables 5.1 to 5.9 that both have, table by table."""
+    lengths = _lengths({int(cell.axes["epochs"]) for cell in figures.cells})
+    pairs = []
+    for cell in figures.cells:
+        length = lengths[int(cell.axes["epochs"])]
+        there = reference.run(cell.stack, cell.workers, length)
+        if there is not None and cell.train_s is not None:
+            pairs.append(_Pair(cell, length, there.of_runs))
+    rows = [row for pair in pairs for row in (*_alone(pair, reference), *_speed_up(pair, reference))]
+    if figures.campaign.baseline == "ddp":
+        rows += [row for pair in pairs for row in _against_ddp(pair, pairs, reference)]
+    rows += _linearity(pairs, reference)
+    return sorted(rows, key=lambda row: row.table)  # and within a table as they came
+
+
+def _lengths(epochs: set[int]) -> dict[int, int]:
+    """Which of the dissertation's lengths each of ours stands for.
+
+    One that it has stands for itself. Of just two others the shorter is its short one, the longer its long
+    one; else every one is set beside its main experiment.
+    """
+    known = {length: length for length in epochs if length in (SHORT, LONG)}
+    if not known and len(epochs) == 2:
+        return {min(epochs): SHORT, max(epochs): LONG}
+    return dict.fromkeys(epochs, SHORT) | known
+
+
+def _alone(pair: _Pair, reference: Reference) -> Iterator[Beside]:
+    """Tables 5.1 to 5.3, 5.5 and 5.6: times and accuracies as they are."""
+    cell, there = pair.cell, reference.run(pair.cell.stack, pair.cell.workers, pair.length)
+    if there is None or cell.train_s is None:
+        return
+    table, mean = f"{there.table}, 5.4", cell.train_s.mean / pair.epochs
+    yield _row(pair, table, "seconds per epoch", mean, there.per_epoch, 2, cell.train_s.n)
+    if cell.accuracy is not None and there.accuracy is not None:
+        table = "5.6" if pair.length == LONG else "5.5"
+        yield _row(pair, table, "accuracy", cell.accuracy.accuracy, there.accuracy, 4, cell.accuracy.n)
+
+
+def _speed_up(pair: _Pair, reference: Reference) -> Iterator[Beside]:
+    """Table 5.8."""
+    cell = pair.cell
+    there = reference.speed_up(cell.stack, cell.workers, pair.length)
+    if cell.speed_up is None or there is None or cell.workers == 1:
+        return
+    yield _row(pair, "5.8", "speed-up", cell.speed_up, there, 2, cell.speed_up_pairs)
+    if cell.efficiency is not None:
+        n = cell.speed_up_pairs
+        yield _row(pair, "5.8", "efficiency, %", cell.efficiency * 100, there / cell.workers * 100, 0, n)
+
+
+def _against_ddp(pair: _Pair, pairs: list[_Pair], reference: Reference) -> Iterator[Beside]:
+    """Tables 5.7 and 5.9: what a stack takes beyond DDP."""
+    cell, base = pair.cell, reference.run("ddp", pair.cell.workers, pair.length)
+    there = reference.run(cell.stack, cell.workers, pair.length)
+    own = next(
+        (other.cell.train_s for other in pairs if other.cell.axes == cell.axes | {"stack": "ddp"}), None
+    )
+    if cell.overhead_train is None or own is None or base is None or there is None or cell.stack == "ddp":
+        return
+    over = there.seconds / base.seconds
+    yield _row(pair, "5.7", "time over DDP's", 1 + cell.overhead_train, over, 2, cell.overhead_pairs)
+    more = cell.overhead_train * own.mean / pair.epochs
+    quantity = "seconds per epoch beyond DDP's"
+    yield _row(pair, "5.9", quantity, more, there.per_epoch - base.per_epoch, 2, cell.overhead_pairs)
+
+
+def _linearity(pairs: list[_Pair], reference: Reference) -> Iterator[Beside]:
+    """Table 5.4: seconds per epoch of the long runs over those of the short ones."""
+    for pair in pairs:
+        cell = pair.cell
+        short = next(
+            (
+                other
+                for other in pairs
+                if other.length == SHORT and other.cell.axes | {"epochs": pair.epochs} == cell.axes
+            ),
+            None,
+        )
+        there = [reference.run(cell.stack, cell.workers, length) for length in (SHORT, LONG)]
+        if pair.length != LONG or short is None or there[0] is None or there[1] is None:
+            continue
+        ours = [_per_epoch(each.cell.train_s, each.epochs) for each in (short, pair)]
+        yield Beside(
+            table="5.4",
+            stack=cell.stack,
+            workers=cell.workers,
+            epochs=f"{short.epochs}, {pair.epochs}",
+            there_epochs=f"{SHORT}, {LONG}",
+            quantity="seconds per epoch, long over short",
+            here=ours[1] / ours[0],
+            there=there[1].per_epoch / there[0].per_epoch,
+            digits=2,
+            runs=min(len(short.cell.records), len(cell.records)),
+            there_runs=min(short.of_runs, pair.of_runs),
+        )
+
+
+def _per_epoch(train_s: Estimate | None, epochs: int) -> float:
+    assert train_s is not None  # of every pair
+    return train_s.mean / epochs
+
+
+def _row(pair: _Pair, table: str, quantity: str, here: float, there: float, digits: int, runs: int) -> Beside:
+    return Beside(
+        table=table,
+        stack=pair.cell.stack,
+        workers=pair.cell.workers,
+        epochs=str(pair.epochs),
+        there_epochs=str(pair.length),
+        quantity=quantity,
+        here=here,
+        there=there,
+        digits=digits,
+        runs=runs,
+        there_runs=pair.of_runs,
+    )
+
+
+def beside_table(found: list[Beside], reference: Reference, work_here: str) -> Table:
+    """The rows as the report shows them."""
+    return Table(
+        title="Beside the dissertation",
+        before=(
+            f"Here: {work_here}. There: {reference.work}. The work differs, and so does the "
+            "hardware: seconds and accuracies are not comparable as such; the ratios between stacks and "
+            "between numbers of workers are what is set side by side. n is how many runs, or pairs of runs, "
+            "a figure is the mean of, here and there."
+        ),
+        columns=[
+            Column("its table"),
+            Column("stack"),
+            Column("workers", True),
+            Column("epochs", True),
+            Column("epochs there", True),
+            Column("quantity"),
+            Column("here", True),
+            Column("dissertation", True),
+            Column("ratio", True),
+            Column("n here", True),
+            Column("n there", True),
+        ],
+        rows=[
+            [
+                each.table,
+                each.stack,
+                str(each.workers),
+                each.epochs,
+                each.there_epochs,
+                each.quantity,
+                f"{each.here:.{each.digits}f}",
+                f"{each.there:.{each.digits}f}",
+                f"{each.ratio:.3f}",
+                str(each.runs),
+                str(each.there_runs),
+            ]
+            for each in found
+        ],
+        after=[
+            f"In {each.where} the dissertation says that {each.says}; but {each.but}."
+            for each in reference.contradictions
+        ],
+    )
