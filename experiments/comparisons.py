@@ -60,7 +60,7 @@ def comparisons(figures: Figures) -> list[Compared]:
     """Every cell of another stack than the baseline that has runs to be paired with the baseline's."""
     found = []
     for cell in figures.cells:
-        base = _sibling(figures.cells, cell, stack=figures.campaign.baseline)
+        base = sibling(figures.cells, cell, stack=figures.campaign.baseline)
         if cell.stack == figures.campaign.baseline or base is None:
             continue
         pairs = paired_by_seed(cell.records, base.records)
@@ -154,7 +154,7 @@ def beside(figures: Figures, reference: Reference) -> list[Beside]:
     return rows
 
 
-def _sibling(cells: Sequence[Cell], cell: Cell, **changed: Any) -> Cell | None:
+def sibling(cells: Sequence[Cell], cell: Cell, **changed: Any) -> Cell | None:
     """The cell that differs from `cell` only in what is `changed`."""
     wanted = cell.axes | changed
     return next((other for other in cells if other.axes == wanted), None)

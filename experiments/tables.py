@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from experiments.comparisons import Beside, Compared, Parts
-from experiments.figures import Cell, setting_text
+from experiments.figures import Cell, phase_names, setting_text
 from experiments.reference import Reference
 from experiments.statistics import Split
-from training.spec import PHASES
 
 NOTHING: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
@@ -147,7 +146,8 @@ def beside_table(found: list[Beside], reference: Reference, work_here: str) -> T
 def phases_table(cells: Sequence[Cell]) -> Table:
     """Where the time of every cell goes."""
     shown = [(cell, cell.phases) for cell in cells if cell.phases is not None]
-    names = ["workers", "epochs", "runs", *(PHASE_NAMES.get(name, name) for name in PHASES), "total_s"]
+    phases_shown = phase_names(cells)
+    names = ["workers", "epochs", "runs", *(PHASE_NAMES.get(name, name) for name in phases_shown), "total_s"]
     return Table(
         title="Where the time goes",
         before=(
@@ -161,7 +161,7 @@ def phases_table(cells: Sequence[Cell]) -> Table:
                 str(cell.workers),
                 str(cell.axes["epochs"]),
                 str(sum(record.phases is not None for record in cell.records)),
-                *(_seconds(phases[name]) for name in PHASES),
+                *(_seconds(phases.get(name, 0.0)) for name in phases_shown),
                 _seconds(sum(phases.values())),
             ]
             for cell, phases in shown
@@ -204,10 +204,11 @@ def _split(found: Split | None) -> list[str]:
     if found is None:
         return [NOTHING, NOTHING]
     return [
-        _with_half(found.fixed_s, found.fixed_half, 1),
-        _with_half(found.step_s * 1000, None if found.step_half is None else found.step_half * 1000, 2),
+        with_half(found.fixed_s, found.fixed_half, 1),
+        with_half(found.step_s * 1000, None if found.step_half is None else found.step_half * 1000, 2),
     ]
 
 
-def _with_half(value: float, half: float | None, digits: int) -> str:
+def with_half(value: float, half: float | None, digits: int) -> str:
+    """`12.3 ± 0.4`, or without a half width `12.3`."""
     return f"{value:.{digits}f}" if half is None else f"{value:.{digits}f} ± {half:.{digits}f}"
