@@ -13,7 +13,8 @@ from training.spec import LATER, Conditions, explain
 
 ROLES: Final = Path(__file__).resolve().parent.parent / "roles"
 DECLARED: Final = "meta/conditions.yml"
-OF_THE_STACK: Final = ("runtime", "launcher")  # conditions that a stack must know how to give
+OF_THE_STACK: Final = ("runtime", "launcher", "tokenizing")  # conditions that a stack must know how to give
+OF_TRAINING: Final = {"tokenizing": "in_loop"}  # what training does by itself, on any stack
 
 
 class _Declaration(RootModel[dict[str, dict[str, Literal[True] | str]]]):
@@ -27,7 +28,9 @@ def why_no_conditions(stack: str, conditions: Conditions, roles: Path = ROLES) -
         UserError: what the stack declares can't be read.
     """
     asked = {name: getattr(conditions, name) for name in OF_THE_STACK}
-    unusual = {name: value for name, value in asked.items() if value != LATER[name]}
+    unusual = {
+        name: value for name, value in asked.items() if value not in (LATER[name], OF_TRAINING.get(name))
+    }
     declared = _declared(roles / stack / DECLARED) if unusual else {}
     reasons = []
     for name, value in unusual.items():

@@ -40,7 +40,7 @@ def comparisons(figures: Figures) -> list[Compared]:
     """Every cell of another stack than the baseline that has runs to be paired with the baseline's."""
     found = []
     for cell in figures.cells:
-        base = _sibling(figures.cells, cell, stack=figures.campaign.baseline)
+        base = sibling(figures.cells, cell, stack=figures.campaign.baseline)
         if cell.stack == figures.campaign.baseline or base is None:
             continue
         ratio = train_ratio(paired_by_seed(cell.records, base.records))
@@ -77,7 +77,7 @@ def _reference_split(reference: Reference, stack: str, workers: int) -> Split | 
     return split([(STEPS[workers] * run.epochs, run.seconds) for run in runs if run is not None])
 
 
-def _sibling(cells: Sequence[Cell], cell: Cell, **changed: Any) -> Cell | None:
+def sibling(cells: Sequence[Cell], cell: Cell, **changed: Any) -> Cell | None:
     """The cell that differs from `cell` only in what is `changed`."""
     wanted = cell.axes | changed
     return next((other for other in cells if other.axes == wanted), None)

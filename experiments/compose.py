@@ -15,7 +15,7 @@ from experiments.archive import file_sha256
 from experiments.cause import cause_of_failure, without_secrets
 from experiments.quiet import Quiet
 from experiments.rank_use import RankUse
-from experiments.records import Environment, Epoch, Launch, Rank, RankGpu, Record, Status
+from experiments.records import Environment, Epoch, Launch, Prepared, Rank, RankGpu, Record, Status
 from training.spec import PHASES, RunSpec, explain
 
 OUTSIDE: Final = ("queue", "launch", "shutdown")  # phases that training itself can't see
@@ -86,6 +86,13 @@ class _LeftLaunch(_Left):
     nodes: list[str] = Field(default_factory=list)
 
 
+class _LeftPrepared(_Left):
+    started: float
+    ended: float
+    by: str
+    rows: Annotated[int, Field(ge=0)]
+
+
 class _LeftLauncher(_Left):
     queue_s: Annotated[float, Field(ge=0)]
     hosts: dict[str, str] = Field(default_factory=dict)  # node by the host names that ranks see, where others
@@ -141,6 +148,8 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
     launch = read(_LeftLaunch, "launch.json")
     launcher = read(_LeftLauncher, "launcher.json")
     result = read(_LeftResult, "result.json")
+    left = read(_LeftPrepared, "prepared.json")
+    prepared = Prepared(**left.model_dump()) if left else None
     ranks = [
         rank
         for number in _rank_numbers(outputs)
@@ -161,7 +170,10 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
         status = "failed"
         reason = cause_of_failure(outputs, ansible_log, launch.exit_code if launch else None)
     else:
-        faults = damaged or _faults(asked, launch, result, ranks, outputs)
+        faults = damaged or [
+            *_faults(asked, launch, result, ranks, outputs),
+            *_prepared_faults(asked.specification, prepared),
+        ]
         if faults:
             status, reason = "failed", faults[0]
             notes += [f"Also: {fault}" for fault in faults[1:]]
@@ -169,7 +181,8 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
     slowest = max(ranks, key=lambda rank: (rank.train_s, -rank.rank), default=None)
     phases = None
     if launch is not None and slowest is not None and happened.total_s is not None:
-        phases = _phases(slowest, launch, launcher.queue_s if launcher else 0.0, happened.total_s, notes)
+        queue_s = launcher.queue_s if launcher else 0.0
+        phases = _phases(slowest, launch, queue_s, prepared, happened.total_s, notes)
     epochs = _epochs(result, happened.epochs_seen, notes)
     last = epochs[-1] if epochs and result is not None else None
     work = asked.specification.work
@@ -196,6 +209,7 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
         validation_count=result.validation_count if result else None,
         ranks=[_rank(rank, asked.environment, launch, launcher) for rank in ranks],
         launch=_launch(launch),
+        prepared=prepared,
         environment=asked.environment,
         quiet=happened.quiet,
         notes=notes,
@@ -301,6 +315,20 @@ def _faults(
     return faults
 
 
+def _prepared_faults(specification: RunSpec, prepared: Prepared | None) -> list[str]:
+    """What is wrong with how the run came to its tokens."""
+    data = specification.work.data
+    if specification.conditions.tokenizing != "in_run":
+        return ["The run made tokens itself (prepared.json), which it was not asked to."] if prepared else []
+    if prepared is None:
+        return ["The run was to make its tokens itself, but left no prepared.json."]
+    if prepared.rows != data.train + data.validation:
+        return [f"The run made tokens of {prepared.rows} reviews instead of {data.train + data.validation}."]
+    if not prepared.seconds:
+        return ["Making the tokens ended before it began (prepared.json): the node's clock was set."]
+    return []
+
+
 def _resumed_after(outputs: Path) -> int | None:
     """The step after which training last went on from a checkpoint, as a stack may do by itself, or None."""
     resumed = None
@@ -349,16 +377,25 @@ def _rank_faults(asked: Asked, rank: _LeftRank) -> list[str]:
 
 
 def _phases(
-    rank: _LeftRank, launch: _LeftLaunch, queue_s: float, total_s: float, notes: list[str]
+    rank: _LeftRank,
+    launch: _LeftLaunch,
+    queue_s: float,
+    prepared: Prepared | None,
+    total_s: float,
+    notes: list[str],
 ) -> dict[str, float]:
     """Where `total_s` went: the slowest rank's own phases, what lies around them, the rest as `other`.
+
+    What the run took to make its tokens is in none of them, wherever it did so: before its stack was
+    launched, or between that and the ranks' start.
 
     Clocks of different nodes are compared for launch and shutdown; they are set by NTP, so that this is good
     to some milliseconds.
     """
     phases = {name: rank.phases.get(name, 0.0) for name in PHASES}
     phases["queue"] = queue_s
-    phases["launch"] = rank.times.process_start - launch.started - queue_s
+    preparing_s = prepared.seconds_within(launch.started, rank.times.process_start) if prepared else 0.0
+    phases["launch"] = rank.times.process_start - launch.started - queue_s - preparing_s
     phases["shutdown"] = launch.ended - rank.times.train_end
     for name in OUTSIDE:
         if phases[name] < 0:
@@ -370,7 +407,7 @@ def _phases(
             phases[name] = 0.0
     phases["other"] = 0.0
     # The rest: what training itself has no name for, and Ansible's work before and after the stack's.
-    phases["other"] = total_s - sum(phases.values())
+    phases["other"] = total_s - sum(phases.values()) - (prepared.seconds if prepared else 0.0)
     if phases["other"] < 0:
         notes.append(
             f"The named phases are {-phases['other']:.3f} s longer than total_s: the nodes' clocks differ."

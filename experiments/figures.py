@@ -17,6 +17,7 @@ from experiments.statistics import Estimate, estimate
 from experiments.wording import counted
 from training.spec import PHASES
 
+PREPARING: Final = "preparing"  # beside the phases: what runs that begin with texts took to tokenise them
 STATUS_WORDS: Final = {"failed": "failed", "interrupted": "was interrupted"}
 Z_95: Final = 1.959963984540054  # two-sided 95 % of the normal distribution
 
@@ -44,7 +45,7 @@ class Cell:
     train_s: Estimate | None
     total_s: Estimate | None
     accuracy: Accuracy | None
-    phases: dict[str, float] | None  # means
+    phases: dict[str, float] | None  # means; with PREPARING, where the runs made their tokens
     overhead_train: float | None  # train_s against the baseline stack's, as a fraction: 0.1 = 10 % more
     overhead_total: float | None
     speed_up: float | None  # against one worker of the same stack
@@ -245,7 +246,18 @@ def _phases(records: Sequence[Record]) -> dict[str, float] | None:
     found = [record.phases for record in records if record.phases is not None]
     if not found:
         return None
-    return {name: statistics.fmean(phases[name] for phases in found) for name in PHASES}
+    means = {name: statistics.fmean(phases[name] for phases in found) for name in PHASES}
+    preparing = [record.prepared.seconds for record in records if record.phases and record.prepared]
+    # As long as some runs of a cell did it all did: how its tokens come to be is a condition.
+    return means | {PREPARING: statistics.fmean(preparing)} if preparing else means
+
+
+def phase_names(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Every phase, in the order in which they are shown; where runs made their tokens, that as well."""
+    if not any(PREPARING in (cell.phases or {}) for cell in cells):
+        return PHASES
+    before = PHASES.index("imports")
+    return (*PHASES[:before], PREPARING, *PHASES[before:])
 
 
 def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int]:

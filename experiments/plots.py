@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any, Final
 
-from experiments.figures import Cell, Figures
+from experiments.figures import Cell, Figures, phase_names
 from experiments.reference import Reference
 from experiments.waterfall import draw_waterfalls
 from experiments.why import Waterfall
 from experiments.wording import counted
-from training.spec import PHASES
 
 # Okabe and Ito's colours, which people with any kind of colour vision tell apart.
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000")
@@ -129,7 +128,7 @@ def _phases(figure: Any, cells: Sequence[Cell]) -> None:
     figure.set_figheight(max(figure.get_figheight(), 1.5 + INCHES_A_BAR * len(shown)))
     axes = figure.subplots()
     left = [0.0] * len(shown)
-    for at, phase in enumerate(PHASES):
+    for at, phase in enumerate(phase_names(shown)):
         seconds = [max(0.0, (cell.phases or {}).get(phase, 0.0)) for cell in shown]
         axes.barh(
             range(len(shown)),

@@ -49,7 +49,7 @@ Phases = Annotated[
     WithJsonSchema(
         {
             "type": "object",
-            "description": "Seconds of the slowest rank in each phase; they add up to total_s.",
+            "description": "Seconds of the slowest rank by phase; with prepared, they add up to total_s.",
             "properties": {name: {"type": "number"} for name in PHASES},
             "required": list(PHASES),
             "additionalProperties": False,
@@ -195,6 +195,24 @@ class Launch(_Part):
     nodes: list[str]  # in rank order, where known
 
 
+class Prepared(_Part):
+    """What prepared.json says: how the run made its tokens itself, before its ranks started."""
+
+    started: float  # Unix seconds, by the clock of the node that had it done
+    ended: float
+    by: str  # who did it, in words
+    rows: int = Field(ge=0)  # reviews
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return max(0.0, self.ended - self.started)
+
+    def seconds_within(self, started: float, ended: float) -> float:
+        """How much of it lies between two moments."""
+        return max(0.0, min(self.ended, ended) - max(self.started, started))
+
+
 class Record(_Part):
     """One attempt at one run."""
 
@@ -224,6 +242,7 @@ class Record(_Part):
 
     ranks: list[Rank]
     launch: Launch | None
+    prepared: Prepared | None = None  # None: the run had its tokens before (all had, in older records)
     environment: Environment
     quiet: Quiet | None = None  # how quiet the nodes were when it began; None: nobody looked
     notes: list[str]  # what a reader of the figures should know
@@ -248,7 +267,7 @@ class Record(_Part):
         if self.ok != (self.reason is None):
             raise ValueError("a reason is given exactly when the status is not ok")
         if self.phases is not None:
-            total = sum(self.phases.values())
+            total = sum(self.phases.values()) + (self.prepared.seconds if self.prepared else 0.0)
             if self.total_s is None or abs(total - self.total_s) > SUM_TOLERANCE_S:
                 raise ValueError(f"the phases add up to {total:.6f} s, but total_s is {self.total_s}")
         if self.ok:

@@ -19,6 +19,7 @@ from experiments.decisions import decision_table
 from experiments.exported import as_csv, as_parquet, rows_of
 from experiments.figures import Figures, figures_of
 from experiments.files import write_whole
+from experiments.from_texts import from_texts, from_texts_rows, from_texts_table
 from experiments.hardware import gpu_row, gpus_text, placement
 from experiments.in_common import common_facts, work_text
 from experiments.organisation import organisation_tables
@@ -54,6 +55,7 @@ def write_report(campaign: Campaign) -> tuple[Path, ...]:
     rows = rows_of(figures, content["compared"], content["parts"], content["beside"])
     rows += band_rows(content["judged"])
     rows += why_rows(content["waterfalls"])
+    rows += from_texts_rows(content["from_texts"], figures.campaign.baseline)
     written: dict[str, str | bytes] = {
         "report.md": _render("report.md.j2", content, html=False),
         "report.html": _render("report.html.j2", content, html=True),
@@ -89,11 +91,12 @@ def view(figures: Figures) -> dict[str, Any]:
     compared, split = comparisons(figures), parts(figures, reference)
     # The cells of a ladder are made to differ from the dissertation's, one by one.
     side, judged = [] if campaign.ladders else beside(figures, reference), judge(figures)
-    ladders = waterfalls(figures)
+    ladders, texts = waterfalls(figures), from_texts(figures)
     tables = [
         band_table(judged),
         why_table(ladders),
         comparison_table(compared, campaign.baseline),
+        from_texts_table(texts, campaign.baseline),
         settings_table(settings(figures)),
         parts_table(split),
         beside_table(side, reference, work_text(campaign)),
@@ -119,6 +122,7 @@ def view(figures: Figures) -> dict[str, Any]:
         "parts": split,
         "beside": side,
         "waterfalls": ladders,
+        "from_texts": texts,
         "judged": judged,
         "conclusions": [*conclusions(figures, compared), *band_conclusion(judged)],
         "tables": [table for table in tables if table.rows],

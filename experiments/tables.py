@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from experiments.comparisons import Compared, Parts
-from experiments.figures import Cell, setting_text
+from experiments.figures import Cell, phase_names, setting_text
 from experiments.statistics import Split
-from training.spec import PHASES
 
 NOTHING: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
@@ -104,7 +103,8 @@ def parts_table(found: list[Parts]) -> Table:
 def phases_table(cells: Sequence[Cell]) -> Table:
     """Where the time of every cell goes."""
     shown = [(cell, cell.phases) for cell in cells if cell.phases is not None]
-    names = ["workers", "epochs", "runs", *(PHASE_NAMES.get(name, name) for name in PHASES), "total_s"]
+    phases_shown = phase_names(cells)
+    names = ["workers", "epochs", "runs", *(PHASE_NAMES.get(name, name) for name in phases_shown), "total_s"]
     return Table(
         title="Where the time goes",
         before=(
@@ -118,7 +118,7 @@ def phases_table(cells: Sequence[Cell]) -> Table:
                 str(cell.workers),
                 str(cell.axes["epochs"]),
                 str(sum(record.phases is not None for record in cell.records)),
-                *(_seconds(phases[name]) for name in PHASES),
+                *(_seconds(phases.get(name, 0.0)) for name in phases_shown),
                 _seconds(sum(phases.values())),
             ]
             for cell, phases in shown
@@ -166,10 +166,11 @@ def _split(found: Split | None) -> list[str]:
     if found is None:
         return [NOTHING, NOTHING]
     return [
-        _with_half(found.fixed_s, found.fixed_half, 1),
-        _with_half(found.step_s * 1000, None if found.step_half is None else found.step_half * 1000, 2),
+        with_half(found.fixed_s, found.fixed_half, 1),
+        with_half(found.step_s * 1000, None if found.step_half is None else found.step_half * 1000, 2),
     ]
 
 
-def _with_half(value: float, half: float | None, digits: int) -> str:
+def with_half(value: float, half: float | None, digits: int) -> str:
+    """`12.3 ± 0.4`, or without a half width `12.3`."""
     return f"{value:.{digits}f}" if half is None else f"{value:.{digits}f} ± {half:.{digits}f}"

@@ -6,10 +6,11 @@ import argparse
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from training.spec import DataSpec, SpecError, read_spec
+from training.spec import DataSpec, RunSpec, SpecError, read_spec
 
 TRAIN_EXAMPLE = """\
 examples:
@@ -62,6 +63,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     preparing.add_argument("--out", type=Path, required=True, help="folder for data sets")
     preparing.add_argument("--json", action="store_true", help="print nothing but the last line")
 
+    tokenising = verbs.add_parser(
+        "tokenise",
+        help="make a run's tokens, which its ranks then read (tokenizing: in_run), in this process",
+    )
+    tokenising.add_argument("--spec", type=Path, required=True, help="the run specification, a JSON file")
+    tokenising.add_argument("--data", type=Path, required=True, help="the prepared data set's own folder")
+    tokenising.add_argument("--out", type=Path, required=True, help="the run's folder, shared by all ranks")
+
     exporting = verbs.add_parser("export", help="write a checkpoint as a folder that transformers loads")
     exporting.add_argument("--spec", type=Path, required=True, help="the run specification, a JSON file")
     exporting.add_argument("--data", type=Path, required=True, help="the prepared data set's own folder")
@@ -81,6 +90,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _said(lambda: _export(given))
     if given.verb == "prepare":
         return _said(lambda: _prepare(given))
+    if given.verb == "tokenise":
+        return _said(lambda: _tokenise(given))
     return _said(lambda: _train(given))
 
 
@@ -107,6 +118,15 @@ def _prepare(given: argparse.Namespace) -> int:
     return 0
 
 
+def _tokenise(given: argparse.Namespace) -> int:
+    from training.in_run import alone
+    from training.process import process_start
+
+    # Who waits for it waits for this process from its start.
+    alone(read_spec(RunSpec, given.spec), given.data, given.out, process_start())
+    return 0
+
+
 def _train(given: argparse.Namespace) -> int:
     from training.local import local_spec, settings
     from training.prepare import prepare
@@ -123,6 +143,10 @@ def _train(given: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "spec.json"
     file.write_text(spec.model_dump_json(indent=2), encoding="utf-8")
+    if spec.conditions.tokenizing == "in_run":
+        from training.in_run import alone
+
+        alone(spec, prepared.path, folder, time.time())
     # A new process: libraries read the number of threads when they are loaded.
     command = [sys.executable, "-m", "training", "run"]
     command += ["--spec", str(file), "--data", str(prepared.path), "--out", str(folder)]
@@ -133,7 +157,6 @@ def _train(given: argparse.Namespace) -> int:
 
 def _export(given: argparse.Namespace) -> int:
     from training.export import export
-    from training.spec import RunSpec
 
     path = export(read_spec(RunSpec, given.spec), given.data, given.out, given.to)
     print(f"Wrote {path}.")

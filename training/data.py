@@ -103,17 +103,18 @@ class Dataset:
         return self.path / ENCODER
 
 
-def open_dataset(path: Path, digest: str, *, in_loop: bool = False) -> Dataset:
+def open_dataset(path: Path, digest: str, *, in_loop: bool = False, run: Path | None = None) -> Dataset:
     """The prepared data set in `path`.
 
     Args:
         path: its own folder.
         digest: what the run asks for.
         in_loop: its texts become ids when a batch is taken; else they are not touched.
+        run: folder of the run that made its own tokens; they are read in the place of the prepared ones.
 
     Raises:
-        DataError: there is none, it is not the one with `digest`, a file of it has changed, or it has no
-            texts and they are asked for.
+        DataError: there is none, it is not the one with `digest`, a file of it has changed, it has no texts
+            and they are asked for, or the run made no tokens.
     """
     try:
         about: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
@@ -127,12 +128,24 @@ def open_dataset(path: Path, digest: str, *, in_loop: bool = False) -> Dataset:
     if in_loop and (lacking := texts - set(about["files"])):
         raise DataError(
             f"The data set {path} has no texts ({', '.join(sorted(lacking))}), which tokenizing: in_loop "
-            "needs; it was prepared by an older version: prepare it anew."
+            "and in_run need; it was prepared by an older version: prepare it anew."
         )
-    if damaged := damaged_files(path, about, without=frozenset() if in_loop else frozenset(texts)):
+    untouched = set() if in_loop else texts
+    if run is not None:
+        untouched |= {f"{name}.arrow" for name in SPLITS}
+    if damaged := damaged_files(path, about, without=frozenset(untouched)):
         raise DataError(DAMAGED.format(path=path, files=", ".join(damaged)))
-    train, validation = (_open_split(path, name, in_loop) for name in SPLITS)
+    tokens = path if run is None else _made(run)
+    train, validation = (open_split(tokens, name) for name in SPLITS)
+    if in_loop:
+        train, validation = _untokenised(path, "train", train), _untokenised(path, "validation", validation)
     return Dataset(path, about, train, validation)
+
+
+def _made(run: Path) -> Path:
+    from training.in_run import made_tokens
+
+    return made_tokens(run)
 
 
 def damaged_files(path: Path, about: dict[str, Any], without: frozenset[str] = frozenset()) -> list[str]:
@@ -148,7 +161,8 @@ def damaged_files(path: Path, about: dict[str, Any], without: frozenset[str] = f
     ]
 
 
-def _open_split(path: Path, name: str, in_loop: bool) -> Reviews:
+def open_split(path: Path, name: str) -> Reviews:
+    """The tokens of one split, in the folder `path`."""
     with pa.memory_map(str(path / f"{name}.arrow")) as file:  # the arrays keep the mapping alive
         batch = pa.ipc.open_file(file).get_batch(0)
     length = batch.schema.field("input_ids").type.list_size
@@ -158,9 +172,35 @@ def _open_split(path: Path, name: str, in_loop: bool) -> Reviews:
         np.from_dlpack(batch.column("attention_mask").flatten()).reshape(-1, length),
         np.from_dlpack(batch.column("label")),
     ]
-    reviews = Reviews(columns[0], columns[1], columns[2])
-    if not in_loop:
-        return reviews
+    return Reviews(columns[0], columns[1], columns[2])
+
+
+def write_split(path: Path, ids: pa.Array, mask: pa.Array, labels: pa.Array, length: int) -> None:
+    """Write one split as an Arrow file of a single batch, as training reads it.
+
+    Args:
+        path: the file.
+        ids: int32 [reviews * length].
+        mask: attention masks, int8 [reviews * length].
+        labels: int8 [reviews].
+        length: tokens of each review, padding counted.
+    """
+    columns = {
+        "input_ids": pa.FixedSizeListArray.from_arrays(ids, length),
+        "attention_mask": pa.FixedSizeListArray.from_arrays(mask, length),
+        "label": labels,
+    }
+    write_arrow(path, pa.record_batch(columns))
+
+
+def write_arrow(path: Path, batch: pa.RecordBatch) -> None:
+    """Write an Arrow file of a single batch, readable by everybody."""
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    path.chmod(0o644)
+
+
+def _untokenised(path: Path, name: str, reviews: Reviews) -> Reviews:
     from training.untokenised import Untokenised
 
     texts = Untokenised.open(path / TEXTS.format(split=name), path / TOKENIZER)

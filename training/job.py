@@ -53,7 +53,7 @@ def run_job(
     meter = Meter()
     train_start = time.time()
     try:
-        outcome = train(spec.work, data, session, phases, peers.place, spec.conditions)
+        outcome = train(spec.work, data, session, phases, peers.place, spec.conditions, out)
     except Stopped as stopped:
         if not session.goes_on_later:
             raise

@@ -36,7 +36,13 @@ class Outcome:
 
 
 def train(
-    work: Work, data: Path, session: Session, phases: Phases, place: Place, conditions: Conditions
+    work: Work,
+    data: Path,
+    session: Session,
+    phases: Phases,
+    place: Place,
+    conditions: Conditions,
+    run: Path,
 ) -> Outcome:
     """Do `work` as one of its ranks, from the newest checkpoint of it if there is one.
 
@@ -47,6 +53,7 @@ def train(
         phases: where the time is written; the caller has begun none.
         place: where this rank is; kept up to date for whoever asks meanwhile.
         conditions: under which it is done; they change how long it takes, and not what comes of it.
+        run: the run's own folder, for the tokens that were made in it where the conditions say so.
 
     Raises:
         DataError: the data set is not the one that the work asks for.
@@ -56,7 +63,8 @@ def train(
         Stopped: the session was told to stop.
     """
     phases.begin("data")
-    dataset = open_dataset(data, work.data_digest, in_loop=conditions.tokenizing == "in_loop")
+    made = run if conditions.tokenizing == "in_run" else None
+    dataset = open_dataset(data, work.data_digest, in_loop=conditions.tokenizing == "in_loop", run=made)
     phases.begin("other")
     training = set_up(work, dataset, session, phases, conditions)
     phases.begin("checkpoint")

@@ -26,6 +26,8 @@ from training.data import (
     TOKENIZER,
     DataError,
     damaged_files,
+    write_arrow,
+    write_split,
 )
 from training.digest import file_digest
 from training.files import publish, write_json
@@ -69,7 +71,7 @@ def prepare(spec: DataSpec, reviews_file: Path | None, out: Path, folder: Path =
         }
         for name, part in splits.items():
             texts = pa.array([review.text for review in part], pa.large_string())
-            _write_arrow(beside / TEXTS.format(split=name), pa.record_batch({"text": texts}))
+            write_arrow(beside / TEXTS.format(split=name), pa.record_batch({"text": texts}))
         _write(beside / TOKENIZER, tokenizer.to_str(pretty=True).encode())
         files = {
             path.relative_to(beside).as_posix(): file_digest(path)
@@ -167,14 +169,8 @@ def _write_split(path: Path, reviews: Sequence[Review], tokenizer: Tokenizer) ->
     length = len(encodings[0].ids)
     flat_ids = [token for encoding in encodings for token in encoding.ids]
     flat_mask = [token for encoding in encodings for token in encoding.attention_mask]
-    batch = pa.record_batch(
-        {
-            "input_ids": pa.FixedSizeListArray.from_arrays(pa.array(flat_ids, pa.int32()), length),
-            "attention_mask": pa.FixedSizeListArray.from_arrays(pa.array(flat_mask, pa.int8()), length),
-            "label": pa.array([review.label for review in reviews], pa.int8()),
-        }
-    )
-    _write_arrow(path, batch)
+    labels = pa.array([review.label for review in reviews], pa.int8())
+    write_split(path, pa.array(flat_ids, pa.int32()), pa.array(flat_mask, pa.int8()), labels, length)
     positive = sum(review.label for review in reviews)
     return {
         "reviews": len(reviews),
@@ -219,12 +215,6 @@ def _keep(beside: Path, path: Path) -> Prepared:
             raise
         return Prepared(path.name, path, created=False)
     return Prepared(path.name, path, created=True)
-
-
-def _write_arrow(path: Path, batch: pa.RecordBatch) -> None:
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
-    path.chmod(0o644)
 
 
 def _write(path: Path, content: bytes) -> None:

@@ -209,7 +209,8 @@ class Conditions(_Frozen):
     link_rate: str | None = Field(default=None, max_length=50)  # e.g. "1gbit"; None = not limited
     device: Literal["cpu", "cuda"] = "cpu"
     compile: Literal[False] = False
-    tokenizing: Literal["before", "in_loop"] = "before"  # in_loop: of each batch anew, for the same ids
+    # in_loop: of each batch anew; in_run: once, by the stack's own means, before ranks start. The same ids.
+    tokenizing: Literal["before", "in_loop", "in_run"] = "before"
     # What the session is told: steps about once a second and all else once an epoch, or every step at once.
     reporting: Literal["epoch", "step"] = "epoch"
     runtime: Literal["stack", "native"] = "stack"  # the stack's own way, or processes of the host

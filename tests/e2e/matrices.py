@@ -14,7 +14,8 @@ NODES = ("master", "worker1", "worker2")
 #: The stacks' processes while they train, by program and arguments: a shell that looks for them is none.
 TRAINING = (
     r"^[^ ]*(python[0-9.]*|java) .*"
-    r"(training\.launchers|CoarseGrainedExecutor|torch_run_process_wrapper|torch\.distributed\.run|/train\.py)"
+    r"(training\.launchers|-m training tokenise|"
+    r"CoarseGrainedExecutor|torch_run_process_wrapper|torch\.distributed\.run|/train\.py)"
 )
 #: What torchrun starts on a worker, itself apart.
 RANK = r"^[^ ]*python[0-9.]* -u (-m training\.launchers\.(ddp|determined)|[^ ]*/train\.py)"

@@ -14,10 +14,12 @@ import threading
 import time
 import urllib.request
 from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pyspark import SparkContext
+from pyspark.errors import PythonException
 from pyspark.ml.torch.distributor import TorchDistributor
 from pyspark.sql import SparkSession
 
@@ -88,6 +90,14 @@ def _run(spark: SparkSession, spec: RunSpec, given: argparse.Namespace, queue: F
     if spec.conditions.device == "cuda" and not asks_for_gpus:
         sys.stderr.write("Set spark.task.resource.gpu.amount=1: training is to run on GPUs.\n")
         return 1
+    if spec.conditions.tokenizing == "in_run":
+        from training.data import DataError
+
+        try:
+            tokenise(spark, spec, given.data.absolute(), given.out.absolute())
+        except DataError as error:
+            sys.stderr.write(f"DataError: {error}\n")
+            return 1
     distributor = TorchDistributor(
         num_processes=spec.work.world_size, local_mode=False, use_gpu=asks_for_gpus
     )
@@ -103,6 +113,32 @@ def _run(spark: SparkSession, spec: RunSpec, given: argparse.Namespace, queue: F
             ) from error
         raise
     return 0
+
+
+def tokenise(spark: SparkSession, spec: RunSpec, data: Path, out: Path) -> None:
+    """Make the run's tokens by a job over the cluster: a task for each rank to come, a part of the rows each.
+
+    Executors read the texts on their own nodes; the driver collects what they made and writes it.
+
+    Raises:
+        DataError: the data set on a node can't be used, or what was made is not what was prepared before.
+    """
+    # Here, as only such runs need them: the start of the others is measured without.
+    from training.data import DataError
+    from training.in_run import SPARK_COLUMNS, prepare_in_run, reviews_of, threads_text, tokens_of
+
+    tasks, threads = spec.work.world_size, spec.conditions.threads
+    rows = spark.range(0, reviews_of(spec), 1, tasks)
+    function = partial(tokens_of, data=str(data), digest=spec.work.data_digest, threads=threads)
+    tokens = rows.mapInArrow(function, SPARK_COLUMNS)
+    by = f"a Spark job of {tasks} task{'s' if tasks > 1 else ''}, {threads_text(threads)} each"
+    try:
+        prepare_in_run(spec, data, out, by, time.time(), tokens.toArrow)
+    except PythonException as error:  # of a task: its text is the trace, with that of the JVM
+        said = [line for line in str(error).splitlines() if line.startswith("training.data.DataError: ")]
+        if said:
+            raise DataError(said[0].partition(": ")[2]) from error
+        raise
 
 
 class Start:

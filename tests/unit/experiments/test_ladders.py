@@ -133,6 +133,9 @@ def test_a_stack_says_itself_what_it_can(tmp_path: Path) -> None:
     declared(tmp_path, "runtime: {native: true}\nlauncher: {none: it always has one.}\n")
     assert why_no_conditions("some", native, tmp_path) == []
     assert why_no_conditions("some", alone, tmp_path) == ["some can't have launcher none: it always has one"]
+    assert why_no_conditions("some", Conditions(tokenizing="in_loop"), tmp_path) == []
+    (unsaid,) = why_no_conditions("some", Conditions(tokenizing="in_run"), tmp_path)
+    assert unsaid == "some can't have tokenizing in_run: its role does not say that it can"
     declared(tmp_path, "runtime: {native: false}\n")
     with pytest.raises(UserError, match=r"meta/conditions.yml is not valid: "):
         why_no_conditions("some", native, tmp_path)

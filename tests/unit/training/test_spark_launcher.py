@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import shutil
 import threading
 import time
 import zipfile
@@ -17,7 +19,9 @@ import pytest
 pytest.importorskip("pyspark")
 from pyspark.status import SparkStageInfo
 
+from tests.unit.training.training_helpers import Datasets, data_spec, load, run_spec
 from training.launchers import spark
+from training.spec import Conditions, RunSpec
 
 
 @contextmanager
@@ -132,3 +136,47 @@ def run_rank(spec, data, out):
 def end_if_failed(status):
     assert status == 0
 """
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, and here is none")
+def test_a_spark_job_makes_the_tokens_of_a_run(datasets: Datasets, tmp_path: Path) -> None:
+    """A real job, if on this machine alone: two tasks in Python workers, each with its part of the rows."""
+    prepared = datasets(data_spec())
+    usual = run_spec(prepared, data_spec(), workers=2)
+    text = usual.model_copy(update={"conditions": Conditions(tokenizing="in_run")}).model_dump_json()
+    damaged = shutil.copytree(prepared.path, tmp_path / "damaged")
+    with (damaged / "validation.texts.arrow").open("ab") as file:
+        file.write(b"x")
+    arguments = (text, [prepared.path, damaged], tmp_path)
+    # In a process of its own: what other tests fork must not have a JVM's gateway.
+    process = multiprocessing.get_context("spawn").Process(target=spark_jobs, args=arguments)
+    process.start()
+    process.join(180)
+    assert process.exitcode == 0
+    out = tmp_path / prepared.path.name
+    note = load(out / "prepared.json")
+    assert (note["rows"], note["by"]) == (48, "a Spark job of 2 tasks, 1 thread each")
+    for name in ("train.arrow", "validation.arrow"):
+        assert (out / "tokens" / name).read_bytes() == (prepared.path / name).read_bytes()
+    assert (
+        (tmp_path / "damaged-said").read_text().startswith(f"The data set {damaged} is damaged (validation")
+    )
+    assert not (tmp_path / "damaged" / "prepared.json").exists()
+
+
+def spark_jobs(text: str, folders: list[Path], out: Path) -> None:
+    """Have each data set's texts tokenised by Spark; what is said of one that can't be is kept beside."""
+    from pyspark.sql import SparkSession
+
+    from training.data import DataError
+
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    session = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()
+    try:
+        for folder in folders:
+            try:
+                spark.tokenise(session, RunSpec.model_validate_json(text), folder, out / folder.name)
+            except DataError as error:
+                (out / f"{folder.name}-said").write_text(str(error))
+    finally:
+        session.stop()

@@ -86,12 +86,15 @@ def test_a_condition_that_came_later_changes_a_digest_only_where_it_is_used() ->
     assert Conditions().digest == hashlib.sha256(text.encode()).hexdigest()
     run = RunSpec(stack="ddp", work=work())
     assert '"tokenizing"' not in canonical_json(run) and '"tokenizing"' in run.model_dump_json()
-    later = ({"tokenizing": "in_loop"}, {"reporting": "step"}, {"runtime": "native"}, {"launcher": "none"})
+    later = (
+        *({"tokenizing": "in_loop"}, {"tokenizing": "in_run"}, {"reporting": "step"}),
+        *({"runtime": "native"}, {"launcher": "none"}),
+    )
     changed = [Conditions.model_validate(each) for each in later]
-    assert len({Conditions().digest, *(each.digest for each in changed)}) == 5
+    assert len({Conditions().digest, *(each.digest for each in changed)}) == 6
     assert all(each.model_dump(mode="json") | before == each.model_dump(mode="json") for each in changed)
     runs = [RunSpec(stack="ddp", work=work(), conditions=each) for each in changed]
-    assert len({run.run_id, *(each.run_id for each in runs)}) == 5
+    assert len({run.run_id, *(each.run_id for each in runs)}) == 6
     assert "tokenizing: " in complaint(Conditions, {"tokenizing": "after"})
 
 
