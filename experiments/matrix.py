@@ -3,8 +3,8 @@
 A matrix has the data that is prepared once, `defaults` (fields of the work and of the conditions that are the
 same in every run), and `axes`, whose combinations are the runs; `rows` are runs besides, and `exclude` says
 which of all these are not made, and why. `order` says how they follow one another, `ladders` which cells the
-report holds against one another to say where an overhead comes from. `workers: all` is 1, 2 and so on up to
-as many as the cluster has.
+report holds against one another to say where an overhead comes from, `together` which runs begin at once.
+`workers: all` is 1, 2 and so on up to as many as the cluster has.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraint
 
 from experiments.errors import UserError
 from experiments.rungs import Ladder, ladder_faults
+from experiments.seeds import seed_faults
 from experiments.workers import GLOBAL_BATCH, Axes, batch_fault, most_workers, on_workers, with_share
 from training.spec import Conditions, DataSpec, RunSpec, Work, explain
 
@@ -67,6 +68,7 @@ class Matrix(BaseModel):
     exclude: list[Exclusion] = Field(default_factory=list)
     order: Order = Order()
     ladders: list[Ladder] = Field(default_factory=list)
+    together: list[list[int]] = Field(default_factory=list)  # seeds whose runs, all else equal, begin at once
 
     _folder: Path = PrivateAttr(default=Path())
 
@@ -109,7 +111,9 @@ class Matrix(BaseModel):
 
     def content(self) -> dict[str, Any]:
         """What decides the runs: everything but the description and how the report reads them."""
-        return self.model_dump(mode="json", exclude={"description", "ladders"})
+        # A matrix that says nothing of users is the same as before there were any.
+        without = {"description", "ladders"} | ({"together"} if not self.together else set())
+        return self.model_dump(mode="json", exclude=without)
 
 
 def load_matrix(name_or_path: str) -> Matrix:
@@ -143,6 +147,8 @@ def load_matrix(name_or_path: str) -> Matrix:
     _check_values(matrix, path, lines)
     for place, said in ladder_faults(matrix.ladders, list(matrix.axes), matrix.combinations()):
         raise UserError(f"{_where(path, lines, [place])}: {said}")
+    for at, said in seed_faults(matrix.together, matrix.on(1).combinations()):
+        raise UserError(f"{_where(path, lines, [('together', at)])}: {said}")
     matrix._folder = path.parent
     return matrix
 

@@ -30,6 +30,8 @@ from experiments.statistics import Estimate
 from experiments.summary import model_text
 from experiments.tables import beside_table, comparison_table, parts_table, phases_table
 from experiments.usage import usage_table
+from experiments.users import occasions, users_rows
+from experiments.users_tables import together_sentences, users_tables
 from experiments.waterfall import why_rows, why_table
 from experiments.why import waterfalls
 from training.spec import PretrainedModel
@@ -59,6 +61,7 @@ def write_report(campaign: Campaign) -> tuple[Path, ...]:
     rows = rows_of(figures, content["compared"], content["parts"], content["beside"])
     rows += band_rows(content["judged"])
     rows += why_rows(content["waterfalls"])
+    rows += users_rows(occasions(figures))
     written: dict[str, str | bytes] = {
         "report.md": _render("report.md.j2", content, html=False),
         "report.html": _render("report.html.j2", content, html=True),
@@ -104,6 +107,7 @@ def view(figures: Figures) -> dict[str, Any]:
         beside_table(side, reference, _work_text(campaign)),
         usage_table(figures.cells),
         phases_table(figures.cells),
+        *users_tables(figures),
         *organisation_tables(figures),
         decision_table(figures, compared, split),
     ]
@@ -125,7 +129,11 @@ def view(figures: Figures) -> dict[str, Any]:
         "beside": side,
         "waterfalls": ladders,
         "judged": judged,
-        "conclusions": [*conclusions(figures, compared), *band_conclusion(judged)],
+        "conclusions": [
+            *together_sentences(figures),
+            *conclusions(figures, compared),
+            *band_conclusion(judged),
+        ],
         "tables": [table for table in tables if table.rows],
         "weights_differ": any(not work.equal for work in figures.compared),
         "differing": [work for work in figures.compared if not work.equal],
