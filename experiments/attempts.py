@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from experiments.files import json_text, write_whole
 from experiments.processes import is_alive, self_identity
-from experiments.records import RECORD, Record, read_record
+from experiments.records import RECORD, Record, Together, read_record
 
 OUTPUTS: Final = "outputs"  # of an attempt: everything that was brought home
 VARIABLES: Final = "vars.json"
@@ -54,11 +54,12 @@ class Attempt:
         """The run's events as they came; where nothing came there is none."""
         return self.folder / LIVE
 
-    def begin(self, moment: datetime) -> None:
-        """Notes when it started and which process sees to it."""
-        write_whole(
-            self.folder / STARTED, json_text({"started": moment.isoformat(), "controller": self_identity()})
-        )
+    def begin(self, moment: datetime, together: Together | None = None) -> None:
+        """Notes when it started, which process sees to it, and with which other runs it began."""
+        note: dict[str, Any] = {"started": moment.isoformat(), "controller": self_identity()}
+        if together is not None:
+            note["together"] = together.model_dump(mode="json")
+        write_whole(self.folder / STARTED, json_text(note))
 
     @property
     def started(self) -> datetime:
@@ -67,6 +68,14 @@ class Attempt:
             return datetime.fromisoformat(self._note()["started"])
         except (OSError, ValueError, KeyError, TypeError):
             return datetime.fromtimestamp(int(self.folder.stat().st_mtime), UTC)
+
+    @property
+    def together(self) -> Together | None:
+        """With which other runs it began; None where it was alone, or its note is missing."""
+        try:
+            return Together.model_validate(self._note()["together"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     @property
     def left_behind(self) -> bool:

@@ -79,6 +79,7 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
         retry=arguments.retry,
         new=arguments.new,
         break_lock=arguments.break_lock,
+        side_by_side=arguments.side_by_side,
         max_time_s=arguments.max_time * 60 if arguments.max_time is not None else None,
     )
     with Running(ROOT / "results", matrix.name, screen) as running:
@@ -198,6 +199,13 @@ def _parser() -> argparse.ArgumentParser:
         type=_minutes,
         metavar="MINUTES",
         help="begin no run that, by earlier records, would not end within so many minutes",
+    )
+
+    run.add_argument(
+        "--side-by-side",
+        action="store_true",
+        help="begin runs of one worker at once, on different workers, within a block and stack; the records "
+        "say so, for it can disturb their times",
     )
 
     watcher = commands.add_parser("watch", help="show a matrix that is run, live, until it ends; only reads")

@@ -15,7 +15,7 @@ from experiments.archive import file_sha256
 from experiments.cause import cause_of_failure, without_secrets
 from experiments.quiet import Quiet
 from experiments.rank_use import RankUse
-from experiments.records import Environment, Epoch, Launch, Prepared, Rank, RankGpu, Record, Status
+from experiments.records import Environment, Epoch, Launch, Prepared, Rank, RankGpu, Record, Status, Together
 from training.spec import PHASES, RunSpec, explain
 
 OUTSIDE: Final = ("queue", "launch", "shutdown")  # phases that training itself can't see
@@ -126,9 +126,11 @@ class Happened:
     total_s: float | None = None
     exit_code: int | None = None  # of run.yml; None = it was ended, or nobody saw it end
     interrupted: str | None = None  # why the attempt was cut short, in a sentence
+    never_began: str | None = None  # why nothing was started on the nodes, in a sentence
     epochs_seen: list[dict[str, Any]] = field(default_factory=list)  # by the live progress
     notes: list[str] = field(default_factory=list)
     quiet: Quiet | None = None  # how quiet the nodes were before
+    together: Together | None = None  # with which other runs it began
 
 
 Left = TypeVar("Left", bound=_Left)
@@ -166,6 +168,8 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
     reason: str | None = None
     if happened.interrupted is not None:
         status, reason = "interrupted", happened.interrupted
+    elif happened.never_began is not None:
+        status, reason = "failed", happened.never_began
     elif happened.exit_code != 0 or (launch is not None and launch.exit_code != 0):
         status = "failed"
         reason = cause_of_failure(outputs, ansible_log, launch.exit_code if launch else None)
@@ -212,6 +216,7 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
         prepared=prepared,
         environment=asked.environment,
         quiet=happened.quiet,
+        together=happened.together,
         notes=notes,
         files={path.relative_to(outputs).as_posix(): file_sha256(path) for path in _files(outputs)},
     )

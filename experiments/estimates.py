@@ -31,7 +31,8 @@ class Estimates:
 
     def add(self, record: Record) -> None:
         """Learn from one more record."""
-        if record.ok and record.total_s is not None:
+        # One that was not alone tells nothing of how long it takes alone.
+        if record.ok and record.total_s is not None and record.together is None:
             self._seconds[_key(record.specification)].append(record.total_s)
 
     def of(self, specification: RunSpec) -> float | None:

@@ -14,6 +14,7 @@ from experiments.plan import PlannedRun
 from experiments.records import Record
 from experiments.references import Reference, references_in
 from experiments.statistics import Estimate, estimate
+from experiments.together import same_occasion
 from experiments.wording import counted
 from training.spec import PHASES
 
@@ -77,7 +78,7 @@ class Figures:
     alone: int  # works that only one stack has done
     not_run: list[tuple[str, str]]  # run and reason
     attempts: list[Record]  # those that failed or were interrupted
-    counting: list[Record]
+    counting: list[Record]  # those of users who began at once among them, which are in no cell
     references: list[Reference]  # what the inventory says of cells, of this matrix or another
     about: About = field(default_factory=About)  # of its stacks and of provisioning
 
@@ -115,7 +116,7 @@ def figures_of(campaign: Campaign) -> Figures:
         not_run=[
             (run.run_id, reason)
             for run in measured
-            if (reason := _why_absent(run, records[run.run_id])) is not None
+            if (reason := _why_absent(run, records[run.run_id]) or _why_not_whole(run, counting)) is not None
         ],
         attempts=[record for run in plan for record in records[run.run_id] if not record.ok],
         counting=list(counting.values()),
@@ -137,9 +138,17 @@ def _why_absent(run: PlannedRun, records: Sequence[Record]) -> str | None:
     return None
 
 
+def _why_not_whole(run: PlannedRun, counting: Mapping[str, Record]) -> str | None:
+    """Why a run that began with others does not count though it is ok; None where it counts."""
+    if not run.together or same_occasion([counting.get(run_id) for run_id in run.together]):
+        return None
+    others = " and ".join(run_id for run_id in run.together if run_id != run.run_id)
+    return f"It is ok, but of {others}, with which it began, there is no result of the same moment."
+
+
 def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
     groups: dict[tuple[tuple[str, str], ...], list[PlannedRun]] = {}
-    for run in file.measured:
+    for run in (run for run in file.measured if not run.together):
         groups.setdefault(run.cell, []).append(run)
     found = {key: _of(runs, counting) for key, runs in groups.items()}
 

@@ -3,8 +3,8 @@
 A matrix has the data that is prepared once, `defaults` (fields of the work and of the conditions that are the
 same in every run), and `axes`, whose combinations are the runs; `rows` are runs besides, and `exclude` says
 which of all these are not made, and why. `order` says how they follow one another, `ladders` which cells the
-report holds against one another to say where an overhead comes from. `workers: all` is 1, 2 and so on up to
-as many as the cluster has.
+report holds against one another to say where an overhead comes from, `together` which runs begin at once.
+`workers: all` is 1, 2 and so on up to as many as the cluster has.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Matrix(BaseModel):
     exclude: list[Exclusion] = Field(default_factory=list)
     order: Order = Order()
     ladders: list[Ladder] = Field(default_factory=list)
+    together: list[list[int]] = Field(default_factory=list)  # seeds whose runs, all else equal, begin at once
 
     _folder: Path = PrivateAttr(default=Path())
 
@@ -107,7 +108,9 @@ class Matrix(BaseModel):
 
     def content(self) -> dict[str, Any]:
         """What decides the runs: everything but the description and how the report reads them."""
-        return self.model_dump(mode="json", exclude={"description", "ladders"})
+        # A matrix that says nothing of users is the same as before there were any.
+        without = {"description", "ladders"} | ({"together"} if not self.together else set())
+        return self.model_dump(mode="json", exclude=without)
 
 
 def run_fields(matrix: Matrix, combination: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -12,6 +12,7 @@ from experiments.errors import UserError
 from experiments.matrix import FIELDS, FROM_DATA, Matrix, run_fields
 from experiments.numbered_yaml import NumberedYaml, Place, read_mapping
 from experiments.rungs import ladder_faults
+from experiments.seeds import seed_faults
 from experiments.workers import GLOBAL_BATCH, batch_fault, most_workers, with_share
 from training.spec import RunSpec, explain
 
@@ -52,6 +53,8 @@ def load_matrix(name_or_path: str) -> Matrix:
     _check_values(matrix, file)
     for place, said in ladder_faults(matrix.ladders, list(matrix.axes), matrix.combinations()):
         raise UserError(f"{file.where(place)}: {said}")
+    for at, said in seed_faults(matrix.together, matrix.on(1).combinations()):
+        raise UserError(f"{file.where(('together', at))}: {said}")
     return matrix.lying_in(path.parent)
 
 

@@ -180,11 +180,17 @@ class Observer:
         own = [
             record.total_s
             for record in self._records.values()
-            if record.ok and record.total_s is not None and not self._runs[record.run_id].warm_up
+            if record.ok
+            and record.total_s is not None
+            and record.together is None
+            and not self._runs[record.run_id].warm_up
         ]
         return fmean(own) if own else None
 
     def _left(self, running: list[UnderWay], to_come: list[PlannedRun]) -> Left:
-        seconds = [self.seconds_left(each) for each in running] + [self._takes(run) for run in to_come]
-        known = [each for each in seconds if each is not None]
-        return Left(sum(known), len(seconds) - len(known))
+        now = [self.seconds_left(each) for each in running]
+        later = [self._takes(run) for run in to_come]
+        known = [each for each in later if each is not None]
+        # What runs at once passes at once.
+        longest = max((each for each in now if each is not None), default=0.0)
+        return Left(sum(known) + longest, now.count(None) + later.count(None))

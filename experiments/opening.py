@@ -26,6 +26,7 @@ class Options:
     retry: str | None = None  # only runs whose newest attempt ended so: failed or interrupted
     new: bool = False
     break_lock: bool = False
+    side_by_side: bool = False  # runs of one worker at once, on different workers
     max_time_s: float | None = None  # begin no run that would not end within so many seconds
 
 
@@ -37,11 +38,12 @@ class TimeLeft:
         self._end = None if limit_s is None else time.monotonic() + limit_s
         self._estimates = Estimates(results) if limit_s is not None else None
 
-    def suffices(self, run: PlannedRun) -> bool:
-        """Whether a run that begins now ends in time, as far as earlier ones tell."""
+    def suffices(self, *runs: PlannedRun) -> bool:
+        """Whether runs that begin now end in time, as far as earlier ones tell, if one waits for another."""
         if self._end is None or self._estimates is None:
             return True
-        return time.monotonic() + (self._estimates.of(run.specification) or 0.0) < self._end
+        seconds, _ = self._estimates.of_all(run.specification for run in runs)
+        return time.monotonic() + seconds < self._end
 
 
 def campaign_for(

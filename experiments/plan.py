@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -32,6 +32,8 @@ class PlannedRun(BaseModel):
     warm_up: bool = False  # recorded, and never counted
     # Other axes that come to the same run on this cluster, such as its own number of threads, written out.
     also: list[dict[str, Any]] = Field(default_factory=list)
+    # The runs that begin at once as users of one cluster, this one among them; empty: it is made alone.
+    together: list[str] = Field(default_factory=list)
 
     @property
     def cell(self) -> tuple[tuple[str, str], ...]:
@@ -45,21 +47,26 @@ def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[Planne
     Block by block (the runs of one seed on one setting of the cluster, such as its link rate), each in the
     matrix's arrangement; before a stack's first run in a block comes its warm-up, if the matrix has any.
 
+    Runs that begin at once are of one block, and follow one another.
+
     Raises:
         UserError: with as many workers as the cluster has, a run of `workers: all` is not valid.
     """
     matrix = matrix.on(len(cluster.workers))
+    first_seed = {seed: seeds[0] for seeds in matrix.together for seed in seeds}
     blocks: dict[tuple[str, ...], list[PlannedRun]] = {}
     for at, combination in enumerate(matrix.combinations()):
         run = _planned(matrix, combination, cluster, data_digest)
         conditions = run.specification.conditions
         setting = (conditions.link_rate or "", conditions.pinning, conditions.device)
-        runs = blocks.setdefault((*setting, str(run.specification.work.seed)), [])
+        seed = run.specification.work.seed
+        runs = blocks.setdefault((*setting, str(first_seed.get(seed, seed))), [])
         _add(runs, run.model_copy(update={"written": at}))
     plan: list[PlannedRun] = []
     for number, (key, runs) in enumerate(blocks.items(), start=1):
         if matrix.order.arrangement == "random":
             random.Random(f"{matrix.order.seed} {key}").shuffle(runs)
+        runs = _with_partners(runs, first_seed)
         warmed = _with_warm_ups(runs) if matrix.order.warm_ups else runs
         plan += [run.model_copy(update={"block": number}) for run in warmed]
     return plan
@@ -73,6 +80,27 @@ def _add(runs: list[PlannedRun], run: PlannedRun) -> None:
             runs[at] = kept.model_copy(update={"also": [*other.also, gone.axes]})
             return
     runs.append(run)
+
+
+def _with_partners(runs: Sequence[PlannedRun], first_seed: dict[int, int]) -> list[PlannedRun]:
+    """The runs of a block in their order, but those that begin at once behind the first of them."""
+    groups: dict[str, list[PlannedRun]] = {}
+    for run in runs:
+        seed = first_seed.get(run.specification.work.seed)
+        groups.setdefault(run.run_id if seed is None else _run_id_with(run, seed), []).append(run)
+    return [run for group in groups.values() for run in (_partners(group) if len(group) > 1 else group)]
+
+
+def _run_id_with(run: PlannedRun, seed: int) -> str:
+    work = run.specification.work.model_copy(update={"seed": seed})
+    return run.specification.model_copy(update={"work": work}).run_id
+
+
+def _partners(group: list[PlannedRun]) -> list[PlannedRun]:
+    group = sorted(group, key=lambda run: run.written)
+    ids = [run.run_id for run in group]
+    reason = next((run.cannot_run for run in group if run.cannot_run is not None), None)
+    return [run.model_copy(update={"together": ids, "cannot_run": reason}) for run in group]
 
 
 def _with_warm_ups(runs: list[PlannedRun]) -> Iterator[PlannedRun]:
@@ -101,6 +129,7 @@ def _warm_up(runs: Iterable[PlannedRun]) -> PlannedRun:
             "specification": specification,
             "warm_up": True,
             "also": [],
+            "together": [],
         }
     )
 

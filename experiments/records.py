@@ -213,6 +213,17 @@ class Prepared(_Part):
         return max(0.0, min(self.ended, ended) - max(self.started, started))
 
 
+class Together(_Part):
+    """The runs that began at the same moment because it was asked for: none of them was alone."""
+
+    why: Literal[
+        "side by side", "users"
+    ]  # on different workers, to save time; or to see them share a cluster
+    runs: Annotated[list[str], Field(min_length=2)]  # all of them, in the order of their places
+    place: int = Field(ge=0)  # of this one
+    begun: AwareDatetime  # the same in the records of all of them
+
+
 class Record(_Part):
     """One attempt at one run."""
 
@@ -245,6 +256,7 @@ class Record(_Part):
     prepared: Prepared | None = None  # None: the run had its tokens before (all had, in older records)
     environment: Environment
     quiet: Quiet | None = None  # how quiet the nodes were when it began; None: nobody looked
+    together: Together | None = None  # None: it was alone
     notes: list[str]  # what a reader of the figures should know
     files: dict[str, Sha256]  # everything that was brought home
 
@@ -252,6 +264,11 @@ class Record(_Part):
     def ok(self) -> bool:
         """Whether the run counts."""
         return self.status == "ok"
+
+    @property
+    def among_users(self) -> bool:
+        """Whether it began at once with the runs of other users, to be held against runs that are alone."""
+        return self.together is not None and self.together.why == "users"
 
     @model_validator(mode="after")
     def _hangs_together(self) -> Record:
@@ -266,6 +283,8 @@ class Record(_Part):
             raise ValueError("conditions_digest is not that of the specification's conditions")
         if self.ok != (self.reason is None):
             raise ValueError("a reason is given exactly when the status is not ok")
+        if self.together is not None and self.together.runs[self.together.place :][:1] != [self.run_id]:
+            raise ValueError(f"of the runs that began together, number {self.together.place} is not this one")
         if self.phases is not None:
             total = sum(self.phases.values()) + (self.prepared.seconds if self.prepared else 0.0)
             if self.total_s is None or abs(total - self.total_s) > SUM_TOLERANCE_S:

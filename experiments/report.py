@@ -29,6 +29,8 @@ from experiments.reference import dissertation
 from experiments.settings import settings, settings_table
 from experiments.tables import NOTHING, comparison_table, parts_table, phases_table
 from experiments.usage import usage_table
+from experiments.users import occasions, users_rows
+from experiments.users_tables import together_sentences, users_tables
 from experiments.waterfall import why_rows, why_table
 from experiments.why import waterfalls
 
@@ -56,6 +58,7 @@ def write_report(campaign: Campaign) -> tuple[Path, ...]:
     rows += band_rows(content["judged"])
     rows += why_rows(content["waterfalls"])
     rows += from_texts_rows(content["from_texts"], figures.campaign.baseline)
+    rows += users_rows(occasions(figures))
     written: dict[str, str | bytes] = {
         "report.md": _render("report.md.j2", content, html=False),
         "report.html": _render("report.html.j2", content, html=True),
@@ -102,6 +105,7 @@ def view(figures: Figures) -> dict[str, Any]:
         beside_table(side, reference, work_text(campaign)),
         usage_table(figures.cells),
         phases_table(figures.cells),
+        *users_tables(figures),
         *organisation_tables(figures),
         decision_table(figures, compared, split),
     ]
@@ -124,7 +128,11 @@ def view(figures: Figures) -> dict[str, Any]:
         "waterfalls": ladders,
         "from_texts": texts,
         "judged": judged,
-        "conclusions": [*conclusions(figures, compared), *band_conclusion(judged)],
+        "conclusions": [
+            *together_sentences(figures),
+            *conclusions(figures, compared),
+            *band_conclusion(judged),
+        ],
         "tables": [table for table in tables if table.rows],
         "weights_differ": any(not work.equal for work in figures.compared),
         "differing": [work for work in figures.compared if not work.equal],

@@ -17,6 +17,8 @@ def show_plan(screen: Screen, plan: list[PlannedRun], name: str, estimates: Esti
     for at, run in enumerate(plan, start=1):
         known = None if run.cannot_run else estimates.of(run.specification)
         does = "warms up, is not counted" if run.warm_up else "runs"
+        others = [run_id for run_id in run.together if run_id != run.run_id]
+        does += f" at once with {' and '.join(others)}" if others else ""
         rows.append([str(at), run.run_id, "" if known is None else duration(known), run.cannot_run or does])
     warm_ups = sum(run.warm_up for run in plan)
     title = f"Plan of {name}: {len(plan) - warm_ups} runs" + (f", {warm_ups} warm-ups" if warm_ups else "")

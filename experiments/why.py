@@ -75,7 +75,7 @@ class Waterfall:
 
 def waterfalls(figures: Figures) -> list[Waterfall]:
     """Every ladder of the matrix, once for each set of axes that its rungs leave open."""
-    counting = {record.run_id: record for record in figures.counting}
+    counting = {record.run_id: record for record in figures.counting if not record.among_users}
     found = [
         waterfall
         for ladder in figures.campaign.ladders

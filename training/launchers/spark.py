@@ -59,13 +59,18 @@ def main() -> int:
     """Submit the run to the standalone cluster and wait for it; returns the exit status."""
     parser = arguments("A run on Spark's standalone cluster.")
     parser.add_argument("--master-ui", required=True, help="address of the standalone master's web page")
+    parser.add_argument(
+        "--queue-limit",
+        type=float,
+        help="seconds that it may wait for executors, such as those of another user",
+    )
     given = parser.parse_args()
     try:
         spec = read_spec(RunSpec, given.spec)
     except SpecError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    queue = watch_queue(given.master_ui, spec.run_id)
+    queue = watch_queue(given.master_ui, spec.run_id, given.queue_limit)
     spark = SparkSession.builder.appName(spec.run_id).getOrCreate()
     try:
         return _run(spark, spec, given, queue)
@@ -149,7 +154,11 @@ class Start:
     """
 
     def __init__(self, context: SparkContext) -> None:
-        """The watch begins now, and is over as soon as all tasks of a stage run."""
+        """The watch begins now, and is over as soon as all tasks of a stage run.
+
+        Its clock begins with the stage. Spark submits a barrier stage only once there is room for all of its
+        tasks, so that to wait for another application's end does not count.
+        """
         self.given_up = False
         self._context = context
         threading.Thread(target=self._watch, name="start", daemon=True).start()
@@ -171,13 +180,13 @@ class Start:
                 return
 
 
-def watch_queue(master_ui: str, name: str) -> Future[float]:
+def watch_queue(master_ui: str, name: str, limit: float | None = None) -> Future[float]:
     """Begin `wait_for_resources` beside the driver's own start, which may take longer than the wait."""
     queue: Future[float] = Future()
 
     def watch() -> None:
         try:
-            queue.set_result(wait_for_resources(master_ui, name))
+            queue.set_result(wait_for_resources(master_ui, name, limit))
         except Exception as error:  # raised where the result is asked for
             queue.set_exception(error)
 
@@ -185,21 +194,22 @@ def watch_queue(master_ui: str, name: str) -> Future[float]:
     return queue
 
 
-def wait_for_resources(master_ui: str, name: str) -> float:
+def wait_for_resources(master_ui: str, name: str, limit: float | None = None) -> float:
     """Wait until the standalone master has given executors to the application that is about to register.
 
     Args:
         master_ui: address of the master's web page.
         name: the application's.
+        limit: seconds that it may wait; None = `QUEUE_LIMIT`.
 
     Returns:
         Seconds from the application's registration until then, to about 0.1 s.
 
     Raises:
         OSError: the master's page can't be read.
-        TimeoutError: no such application registers, or it gets no executor in `QUEUE_LIMIT`.
+        TimeoutError: no such application registers, or it gets no executor within the limit.
     """
-    begun = time.time()
+    begun, limit = time.time(), QUEUE_LIMIT if limit is None else limit
     while True:
         now = time.time()
         registered = [
@@ -213,9 +223,9 @@ def wait_for_resources(master_ui: str, name: str) -> float:
             raise TimeoutError(
                 f"No application {name} came to the Spark master at {master_ui} in {PATIENCE} s."
             )
-        if registered and now - begun > QUEUE_LIMIT:
+        if registered and now - begun > limit:
             raise TimeoutError(
-                f"Spark gave {name} no executor in {QUEUE_LIMIT} s: see the workers at {master_ui}."
+                f"Spark gave {name} no executor in {limit:.0f} s: see the workers at {master_ui}."
             )
         time.sleep(POLL_EVERY)
 

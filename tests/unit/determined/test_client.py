@@ -186,15 +186,18 @@ def test_a_configuration_that_cannot_work_is_not_tried_again(
     assert place.said == [] and not place.cluster.experiments
 
 
-def test_who_waits_too_long_for_slots_is_killed_and_told_who_has_them(place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize("limits", [(0.2, None), (600.0, 0.2)])  # of the settings, and of the run itself
+def test_who_waits_too_long_for_slots_is_killed_and_told_who_has_them(
+    place: Place, tmp_path: Path, limits: tuple[float, float | None]
+) -> None:
     place.agent(slots=2)
     place.cluster.experiments[1] = standin.Experiment(
         1, {**CONFIG, "labels": []}, [], "somebody", "STATE_RUNNING", agents=["worker1", "worker1"]
     )
-    place.settings = Settings(**{**vars(place.settings), "queue_limit_s": 0.2})
+    place.settings = Settings(**{**vars(place.settings), "queue_limit_s": limits[0]})
     out = tmp_path / "out"
     with pytest.raises(ExperimentError) as given_up:
-        run(place.master, CONFIG, place.code(tmp_path), "run-1", out, place.said.append)
+        run(place.master, CONFIG, place.code(tmp_path), "run-1", out, place.said.append, limits[1])
     assert "Experiment 2 waited for 2 slots for more than 0 s and was killed." in str(given_up.value)
     assert "Trial 1 (Experiment 1)" in str(given_up.value)
     assert place.cluster.experiments[2].state == "STATE_CANCELED"

@@ -16,6 +16,8 @@ sys.path.insert(0, str(Path.cwd()))  # the checkout that it was called in
 
 from training.digest import code_digest
 
+BESIDE = ("run_beside", "run_place", "run_first_worker", "run_waits_s")
+
 
 def main() -> int:
     playbook = Path(sys.argv[1]).stem
@@ -26,6 +28,7 @@ def main() -> int:
         "playbook": playbook,
         "state": variables.get("cluster_lock_state"),
         "run": variables.get("run_id"),
+        "told": {name: variables[name] for name in BESIDE if name in variables},
     }
     with (folder / "calls.jsonl").open("a") as calls:
         calls.write(json.dumps(call) + "\n")
@@ -108,6 +111,10 @@ def run(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> i
         event("step", epoch=epoch, step=steps, steps=steps, **figures)
     if "tells_error" in how:
         event("error", rank=0, message=how["tells_error"])
+    if how.get("meets"):  # others that must be under way at the same time
+        (folder / f"here-{run_id}").touch()
+        while len(list(folder.glob("here-*"))) <= how["meets"]:
+            time.sleep(0.02)
     while how.get("waits") and not (folder / "go-on").exists():
         time.sleep(0.05)
     if how.get("hangs"):

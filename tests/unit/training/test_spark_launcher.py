@@ -73,6 +73,10 @@ def test_an_application_that_gets_no_executor(monkeypatch: pytest.MonkeyPatch) -
     waiting = application("mine", "WAITING", time.time())
     with master(*[[waiting]] * 20) as page, pytest.raises(TimeoutError, match="Spark gave mine no executor"):
         spark.watch_queue(page, "mine").result(timeout=10)
+    # One that waits for another user's whole run has the time that it was given.
+    running = application("mine", "RUNNING", time.time())
+    with master(*[[waiting]] * 5, [running]) as page:
+        assert spark.watch_queue(page, "mine", limit=60.0).result(timeout=10) >= 0.2
 
 
 class MadeUpContext:

@@ -45,7 +45,7 @@ def say(line: str) -> None:
 def _command(given: argparse.Namespace, settings: Settings, master: Master) -> int:
     if given.command == "run":
         config = json.loads(given.config.read_bytes())
-        run(master, config, given.code, given.label, given.out, say)
+        run(master, config, given.code, given.label, given.out, say, given.queue_limit)
     elif given.command == "stop":
         runner = Runner(master, say)
         try:
@@ -77,6 +77,9 @@ def _parser() -> argparse.ArgumentParser:
     experiment.add_argument("--code", type=Path, required=True, help="folder that is sent along")
     experiment.add_argument("--label", required=True, help="label that only this experiment has")
     experiment.add_argument("--out", type=Path, required=True, help="folder for what it leaves")
+    experiment.add_argument(
+        "--queue-limit", type=float, help="seconds that it may wait for slots, instead of the settings' limit"
+    )
 
     commands.add_parser("stop", help="end every experiment of a matrix")
 

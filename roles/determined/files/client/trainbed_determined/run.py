@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +15,24 @@ from trainbed_determined.results import collect
 
 
 def run(
-    master: Master, config: dict[str, Any], code: Path, label: str, out: Path, say: Callable[[str], None]
+    master: Master,
+    config: dict[str, Any],
+    code: Path,
+    label: str,
+    out: Path,
+    say: Callable[[str], None],
+    queue_limit_s: float | None = None,
 ) -> None:
     """Submit an experiment, wait for its end, and leave what it left in `out`.
+
+    It may wait for slots for `queue_limit_s`, else for as long as the settings say.
 
     Raises:
         ExperimentError: it did not complete.
         MasterError: the master refused it, or was away for too long.
     """
+    if queue_limit_s is not None:
+        master.settings = replace(master.settings, queue_limit_s=queue_limit_s)
     runner = Runner(master, say)
     foreign = runner.tasks()
     slots = config["resources"]["slots_per_trial"]

@@ -1,0 +1,37 @@
+"""Seeds of a matrix whose runs begin at once, as users of one cluster (`together`); others are made alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+
+def seed_faults(
+    together: Sequence[Sequence[int]], combinations: Sequence[Mapping[str, Any]]
+) -> Iterator[tuple[int, str]]:
+    """What is wrong with the seeds that a matrix wants to begin at once: the place, and a sentence."""
+    for at, seeds in enumerate(together):
+        before = [seed for other in together[:at] for seed in other]
+        double = next((seed for seed in seeds if seed in before or list(seeds).count(seed) > 1), None)
+        cells = [_cells(combinations, seed) for seed in seeds]
+        if len(seeds) < 2:
+            yield at, "what begins at once are the runs of two seeds or more; name at least two."
+        elif double is not None:
+            yield at, f"the seed {double} is there twice; each run is made once."
+        elif not all(cells):
+            lacking = next(seed for seed, found in zip(seeds, cells, strict=True) if not found)
+            yield at, f"no run of the matrix has the seed {lacking}; add it to the axes or rows."
+        elif any(found != cells[0] for found in cells):
+            yield (
+                at,
+                "runs that begin at once differ in nothing but their seed, and these seeds do not have the "
+                "same runs; give them the same axes and rows.",
+            )
+
+
+def _cells(combinations: Sequence[Mapping[str, Any]], seed: int) -> set[tuple[tuple[str, str], ...]]:
+    return {
+        tuple((name, repr(value)) for name, value in each.items() if name != "seed")
+        for each in combinations
+        if each["seed"] == seed
+    }

@@ -1,0 +1,91 @@
+"""Runs that begin at once: two users of one cluster on every stack, and runs of one worker side by side."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.e2e.matrices import SMALL, nothing_runs, records
+from tests.e2e.testbeds import Testbed
+
+STACKS = ["ddp", "spark", "determined"]
+
+
+def matrix(testbed: Testbed, name: str, axes: dict[str, Any], **more: Any) -> str:
+    """A matrix of 800 reviews with these axes."""
+    text = SMALL[: SMALL.index("axes:")].replace("name: small", f"name: {name}").replace("1200", "800")
+    order = {"arrangement": "written", "warm_ups": False}
+    for part, value in ({"axes": axes, "order": order} | more).items():
+        text += f"{part}: {json.dumps(value)}\n"
+    path = testbed.root / f"{name}.yml"
+    path.write_text(text, encoding="utf-8")
+    return f"MATRIX={path}"
+
+
+def training(record: dict[str, Any]) -> tuple[float, float]:
+    """When the ranks' processes were there, and when training had ended."""
+    launch, phases = record["launch"], record["phases"]
+    up: float = launch["started"] + phases["queue"] + phases["launch"]
+    end: float = launch["ended"] - phases["shutdown"]
+    return up, end
+
+
+def hosts(record: dict[str, Any]) -> set[str]:
+    """The nodes of a run."""
+    return {rank["node"] for rank in record["ranks"]}
+
+
+def test_two_users_at_once(testbed: Testbed) -> None:
+    axes = {"stack": STACKS, "workers": [1, 2], "epochs": [1], "seed": [1, 2, 3]}
+    testbed.make("matrix", matrix(testbed, "users", axes, together=[[1, 2]]))
+    found: dict[tuple[str, int, int], dict[str, Any]] = {}
+    for record in records(testbed, "users"):
+        work = record["specification"]["work"]
+        found[record["specification"]["stack"], work["workers"], work["seed"]] = record
+    assert len(found) == 18 and {record["status"] for record in found.values()} == {"ok"}
+
+    for (stack, workers, seed), record in found.items():
+        # Nobody's training was touched by who was there besides.
+        assert record["weights_digest"] == found["ddp", workers, seed]["weights_digest"], record["run_id"]
+        if seed == 3:
+            assert record["together"] is None
+        else:
+            partner = found[stack, workers, 3 - seed]
+            assert record["together"]["why"] == "users"
+            assert record["together"]["begun"] == partner["together"]["begun"]
+    only = {"stack": ["ddp"], "workers": [2], "epochs": [1], "seed": [1]}
+    testbed.make("matrix", matrix(testbed, "alone", only))
+    (alone,) = records(testbed, "alone")
+    assert alone["weights_digest"] == found["spark", 2, 1]["weights_digest"]
+
+    # Who starts containers shares the nodes, with one worker as with two.
+    for workers in (1, 2):
+        first, second = sorted(training(found["ddp", workers, seed]) for seed in (1, 2))
+        assert second[0] < first[1]
+        assert hosts(found["ddp", workers, 1]) == hosts(found["ddp", workers, 2])
+    # Who asks a scheduler for the whole cluster waits for the other, and who asks for half of it has it.
+    for stack in ("spark", "determined"):
+        first, second = sorted(training(found[stack, 2, seed]) for seed in (1, 2))
+        assert second[0] >= first[1]
+        waited = max(found[stack, 2, seed]["phases"]["queue"] for seed in (1, 2))
+        assert waited > (first[1] - first[0]) / 2
+        assert hosts(found[stack, 1, 1]).isdisjoint(hosts(found[stack, 1, 2]))
+    testbed.make("report", "MATRIX=users")
+    (report,) = (testbed.root / "results" / "users").glob("*/report.md")
+    text = report.read_text(encoding="utf-8")
+    assert "## Two users at once" in text and "spark, 2 workers each, 1 epoch: they took turns" in text
+    assert nothing_runs(testbed)
+
+
+def test_runs_of_one_worker_side_by_side(testbed: Testbed) -> None:
+    axes = {"stack": STACKS, "workers": [1, 2], "epochs": [1, 2], "seed": [1]}
+    testbed.make("matrix", matrix(testbed, "beside", axes), "ARGS=--side-by-side")
+    made = records(testbed, "beside")
+    assert len(made) == 12 and {record["status"] for record in made} == {"ok"}
+    for stack in STACKS:
+        beside = [record for record in made if record["specification"]["stack"] == stack]
+        single = [record for record in beside if record["specification"]["work"]["workers"] == 1]
+        assert [record["together"]["why"] for record in single] == ["side by side"] * 2
+        assert hosts(single[0]).isdisjoint(hosts(single[1]))
+        assert all(record["together"] is None for record in beside if record not in single)
+    assert nothing_runs(testbed)
