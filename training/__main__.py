@@ -87,7 +87,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if given.verb == "export":
-        return _said(lambda: _export(given))
+        # Here, as it needs torch, which takes longer to load than other commands to do their work.
+        from training.checkpoint import CheckpointError
+
+        return _said(lambda: _export(given), CheckpointError)
     if given.verb == "prepare":
         return _said(lambda: _prepare(given))
     if given.verb == "tokenise":
@@ -95,15 +98,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     return _said(lambda: _train(given))
 
 
-def _said(command: Callable[[], int]) -> int:
-    """Run a command; what a person can do something about is one sentence, without a trace."""
-    from training.checkpoint import CheckpointError
+def _said(command: Callable[[], int], *also: type[Exception]) -> int:
+    """Run a command; what a person can do something about (`also` that) is one sentence, without a trace."""
     from training.data import DataError
     from training.failures import explain_failure
 
+    faults: tuple[type[Exception], ...] = (SpecError, DataError, OSError, *also)
     try:
         return command()
-    except (SpecError, DataError, CheckpointError, OSError) as error:
+    except faults as error:
         sys.stderr.write(f"{explain_failure(error)}\n")
         return 1
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import shutil
+import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,6 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.training.training_helpers import Datasets, Run, data_spec, load, run_spec
-from training.__main__ import main
 from training.data import DataError
 from training.in_run import COLUMNS, NOTE, TOKENS, alone, prepare_in_run, tokens_of
 from training.prepare import Prepared
@@ -44,17 +44,19 @@ def table(prepared: Prepared, *parts: range) -> pa.Table:
     return pa.Table.from_batches(made, COLUMNS)
 
 
-def tokenise(arguments: list[str]) -> int:
+COMMAND = """
+import sys
+from training.__main__ import main
+status = main(["tokenise", *sys.argv[1:]])
+assert "torch" not in sys.modules, "loading torch would be counted as preparing"
+sys.exit(status)
+"""
+
+
+def tokenise(spec: Path, data: Path, out: Path) -> subprocess.CompletedProcess[str]:
     """The command, in a process of its own: it sets how many threads the tokenizer has."""
-    process = multiprocessing.get_context("spawn").Process(target=_command, args=(arguments,))
-    process.start()
-    process.join(60)
-    assert process.exitcode is not None
-    return process.exitcode
-
-
-def _command(arguments: list[str]) -> None:
-    raise SystemExit(main(["tokenise", *arguments]))
+    arguments = ["--spec", str(spec), "--data", str(data), "--out", str(out)]
+    return subprocess.run([sys.executable, "-c", COMMAND, *arguments], capture_output=True, text=True)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -63,7 +65,8 @@ def test_one_process_makes_the_same_files(datasets: Datasets, tmp_path: Path, th
     spec = tmp_path / "spec.json"
     spec.write_text(spec_of(prepared, threads).model_dump_json(), encoding="utf-8")
     out = tmp_path / "out"
-    assert tokenise(["--spec", str(spec), "--data", str(prepared.path), "--out", str(out)]) == 0
+    done = tokenise(spec, prepared.path, out)
+    assert done.returncode == 0, done.stderr
     note = load(out / NOTE)
     assert note["rows"] == 48 and note["started"] < note["ended"]
     assert note["by"].startswith("one process on ") and note["by"].endswith(
@@ -146,18 +149,18 @@ def test_ranks_refuse_tokens_that_are_not_there_or_are_damaged(run: Run, dataset
         assert str(victim) in message
 
 
-def test_texts_that_are_damaged_or_missing_are_said(
-    datasets: Datasets, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_texts_that_are_damaged_or_missing_are_said(datasets: Datasets, tmp_path: Path) -> None:
     prepared = datasets(data_spec())
     copy = shutil.copytree(prepared.path, tmp_path / "copy")
     with (copy / "train.texts.arrow").open("ab") as file:
         file.write(b"x")
     spec = tmp_path / "spec.json"
     spec.write_text(spec_of(prepared).model_dump_json(), encoding="utf-8")
-    assert tokenise(["--spec", str(spec), "--data", str(copy), "--out", str(tmp_path / "out")]) == 1
-    (said,) = capfd.readouterr().err.splitlines()
-    assert said.startswith("The data set ") and "is damaged (train.texts.arrow)" in said
+    done = tokenise(spec, copy, tmp_path / "out")
+    (said,) = done.stderr.splitlines()
+    assert (
+        done.returncode == 1 and said.startswith("The data set ") and "is damaged (train.texts.arrow)" in said
+    )
     about = load(copy / "dataset.json")
     for name in ("train.texts.arrow", "validation.texts.arrow"):
         del about["files"][name]
