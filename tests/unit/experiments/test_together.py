@@ -76,6 +76,22 @@ def test_users_begin_at_once_and_are_recorded_reported_and_checked(workplace: Wo
     assert estimates.of(found[f"{FIRST}/01"].specification) == found["plain-w1-e2-s3/01"].total_s
 
 
+def test_users_are_planned_behind_one_another_and_after_their_warm_up(workplace: Workplace) -> None:
+    workplace.matrix(USERS.replace("warm_ups: false", "warm_ups: true").replace("written", "random"))
+    workplace.cluster(workers=["worker1"])
+    status, output = workplace.run("run", "small", "--only", "plain-w1-*")
+    assert status == 0, output
+    plan = open_campaign(workplace.campaigns()[-1]).file.plan
+    assert sum(run.warm_up for run in plan) == 4  # two stacks, in the block of the users and in the other one
+    for at, run in enumerate(plan):
+        if run.together[:1] == [run.run_id]:
+            assert [each.run_id for each in plan[at : at + 2]] == run.together and run.block == 1
+        assert not (run.warm_up and run.together)
+        assert ("takes 2 workers" in str(run.cannot_run)) == (run.specification.work.workers == 2)
+    ran = [run for run in records(workplace) if "-s1000" not in run]
+    assert ran == [f"plain-w1-e2-s{seed}/01" for seed in (1, 2, 3)]
+
+
 def test_where_one_user_fails_the_other_ends_and_both_are_made_anew(workplace: Workplace) -> None:
     workplace.matrix(USERS)
     workplace.behaviour(runs={FIRST: {"fails": "log"} | MEET, SECOND: MEET})
