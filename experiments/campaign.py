@@ -14,13 +14,14 @@ from experiments.about import files_to_keep
 from experiments.archive import sha256
 from experiments.attempts import Attempt
 from experiments.cluster import Cluster, Prepared
+from experiments.environment import Environment, ImageState, LinkState, NodeState
 from experiments.errors import UserError
 from experiments.files import campaign_name, utc_now, write_whole
 from experiments.identity import Identity
 from experiments.matrix import Matrix
 from experiments.plan import PlannedRun
 from experiments.provenance import Git
-from experiments.records import RECORD, Environment, ImageState, LinkState, NodeState, Record
+from experiments.records import RECORD, Record
 from experiments.references import Reference
 from experiments.rungs import Ladder
 from training.spec import explain

@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from experiments.environment import Gpu
 from experiments.errors import UserError
 from experiments.quiet import QuietLimits
-from experiments.records import Gpu
 from experiments.references import Reference, read_references
 from training.spec import DataSpec, Sha256, explain
 

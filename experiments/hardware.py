@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.records import Gpu, Rank, Record
+from experiments.environment import Gpu
+from experiments.records import Rank, Record
 from experiments.tables import NOTHING
 from experiments.wording import counted
 

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 
 from experiments.campaign import CampaignFile
+from experiments.environment import ImageState
 from experiments.figures import Figures
 from experiments.matrix import Order
-from experiments.records import ImageState
 from experiments.summary import model_text
 from experiments.tables import NOTHING
 from experiments.wording import counted

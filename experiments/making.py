@@ -9,7 +9,8 @@ from typing import Final
 from experiments.attempts import Attempt
 from experiments.campaign import Campaign, environment_of
 from experiments.cluster import Cluster, Prepared
-from experiments.compose import Asked, Happened, compose
+from experiments.compose import compose
+from experiments.environment import Environment
 from experiments.files import utc_now
 from experiments.interrupts import Interrupted
 from experiments.plan import PlannedRun
@@ -17,8 +18,9 @@ from experiments.playbooks import TICK_S, Playbooks, failure_message
 from experiments.progress import Follower, Progress
 from experiments.provenance import Git
 from experiments.quiet import Quiet
-from experiments.records import Environment, Record, Together, write_record
+from experiments.records import Record, Together, write_record
 from experiments.together import Group
+from experiments.undertaking import Asked, Happened
 from training.digest import code_digest
 
 DEAD_CONTROLLER: Final = (

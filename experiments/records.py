@@ -14,17 +14,15 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import (
     AfterValidator,
     AwareDatetime,
-    BaseModel,
-    ConfigDict,
     Field,
     ValidationError,
     WithJsonSchema,
     model_validator,
 )
 
+from experiments.environment import Environment, Part
 from experiments.errors import UserError
 from experiments.files import write_whole
-from experiments.provenance import Git
 from experiments.quiet import Quiet
 from experiments.rank_use import RankUse
 from training.spec import PHASES, RunSpec, Sha256, explain
@@ -60,11 +58,7 @@ Seconds = Annotated[float, Field(ge=0)]
 Status = Literal["ok", "failed", "interrupted"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Epoch(_Part):
+class Epoch(Part):
     """The figures of one epoch."""
 
     epoch: int = Field(ge=1)
@@ -77,7 +71,7 @@ class Epoch(_Part):
     validation_count: int | None = None
 
 
-class RankGpu(_Part):
+class RankGpu(Part):
     """A rank's GPU while it trained, by samples that the rank's process took with NVML, one a second."""
 
     uuid: str
@@ -96,7 +90,7 @@ class RankGpu(_Part):
     trouble: str | None = None  # why there are no samples, or not all
 
 
-class Rank(_Part):
+class Rank(Part):
     """Where and how one rank ran."""
 
     rank: int = Field(ge=0)
@@ -120,71 +114,7 @@ class Rank(_Part):
     weights_digest: str
 
 
-class Gpu(_Part):
-    """One GPU of a machine, as its driver names it."""
-
-    index: str
-    uuid: str
-    name: str
-    memory_mb: int | None
-    capability: str | None  # compute capability
-    mig: bool
-    driver: str | None
-    pseudo: bool  # declared for what schedules GPUs to be rehearsed; there is no hardware
-
-
-class NodeState(_Part):
-    """One machine of the cluster."""
-
-    address: str
-    groups: list[str]
-    distribution: str
-    kernel: str
-    cpu: str
-    cores: int
-    memory_mb: int
-    python: str
-    environment_digest: str | None
-    docker: str | None
-    java: str | None
-    virtualization: str | None
-    torch: str | None = None  # its version and build
-    gpus: list[Gpu] = Field(default_factory=list)
-
-
-class ImageState(_Part):
-    """The container image."""
-
-    reference: str | None  # None: no stack of this cluster has brought it to the workers
-    id: str | None
-
-
-class LinkState(_Part):
-    """The network between two nodes."""
-
-    configured: str | None
-    measured_mbit: float | None
-    between: list[str]
-
-
-class Environment(_Part):
-    """What the run ran on and with."""
-
-    inventory: str
-    nodes: dict[str, NodeState]
-    workers: list[str]
-    environment_digest: str
-    lock: str
-    image: ImageState
-    link: LinkState
-    pinning: str
-    slots_per_worker: int
-    device: str
-    versions: dict[str, str]
-    git: Git  # of the controller's checkout
-
-
-class Launch(_Part):
+class Launch(Part):
     """What launch.json says: how the stack was started on the cluster, and how it ended."""
 
     stack: str
@@ -195,7 +125,7 @@ class Launch(_Part):
     nodes: list[str]  # in rank order, where known
 
 
-class Prepared(_Part):
+class Prepared(Part):
     """What prepared.json says: how the run made its tokens itself, before its ranks started."""
 
     started: float  # Unix seconds, by the clock of the node that had it done
@@ -213,7 +143,7 @@ class Prepared(_Part):
         return max(0.0, min(self.ended, ended) - max(self.started, started))
 
 
-class Together(_Part):
+class Together(Part):
     """The runs that began at the same moment because it was asked for: none of them was alone."""
 
     why: Literal[
@@ -224,7 +154,7 @@ class Together(_Part):
     begun: AwareDatetime  # the same in the records of all of them
 
 
-class Record(_Part):
+class Record(Part):
     """One attempt at one run."""
 
     schema_version: Literal[1] = SCHEMA_VERSION

@@ -9,9 +9,10 @@ from typing import Any
 
 from experiments.archive import sha256
 from experiments.campaign import Campaign, CampaignFile
+from experiments.environment import Environment
 from experiments.identity import Identity
 from experiments.plan import PlannedRun
-from experiments.records import Environment, Record, write_record
+from experiments.records import Record, write_record
 from training.spec import PHASES, RunSpec
 
 STARTED = datetime(2026, 11, 21, 11, 45, tzinfo=UTC)

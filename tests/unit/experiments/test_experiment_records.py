@@ -12,12 +12,13 @@ import pytest
 
 from experiments.archive import build_archive, sha256
 from experiments.cause import cause_of_failure, sentence, without_secrets
-from experiments.compose import Asked, Happened, compose
+from experiments.compose import compose
 from experiments.errors import UserError
 from experiments.playbooks import failure_message, last_lines
 from experiments.progress import Progress, duration
 from experiments.rank_use import RankUse
 from experiments.records import SCHEMA, Record, parse_record, read_record, schema_text, write_record
+from experiments.undertaking import Asked, Happened
 from tests.unit.experiments.made_up_records import ENVIRONMENT, STARTED, record, spec
 from tests.unit.experiments.made_up_use import NO_RAPL, rank_use
 from training.spec import PHASES
