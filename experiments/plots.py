@@ -150,7 +150,10 @@ def _phases(figure: Any, cells: Sequence[Cell]) -> None:
 def _curves(figure: Any, cells: Sequence[Cell]) -> None:
     """Loss and accuracy by epoch, means over the seeds, all stacks over one another."""
     losses, accuracies = figure.subplots(1, 2)
+    stacks = list(dict.fromkeys(cell.stack for cell in cells))
     for at, cell in enumerate(cells):
+        # Equal work gives equal curves: what lies below is broader, so that it is seen.
+        below = len(stacks) - 1 - stacks.index(cell.stack)
         for axes, name in ((losses, "train_loss"), (accuracies, "validation_accuracy")):
             told: dict[int, list[float]] = {}
             for record in cell.records:
@@ -164,7 +167,9 @@ def _curves(figure: Any, cells: Sequence[Cell]) -> None:
                 color=COLOURS[at % len(COLOURS)],
                 linestyle=("-", "--", ":", "-.")[at % 4],
                 marker="os^v"[at % 4],
-                markersize=4,
+                markersize=4 + 3 * below,
+                linewidth=1.5 + 3 * below,
+                alpha=0.4 if below else 1,
                 label=_label(cell, cells),
             )
     losses.set_title("training loss")
