@@ -14,8 +14,10 @@ from experiments.about import Stack
 from experiments.comparisons import Compared, Parts
 from experiments.facts import OFFERS, Feature
 from experiments.figures import Cell, Figures
+from experiments.from_texts import TITLE as FROM_TEXTS
+from experiments.from_texts import from_texts
 from experiments.organisation import NEEDS_TITLE, NOT_MEASURED, NOT_RECORDED, OFFERS_TITLE
-from experiments.statistics import estimate
+from experiments.statistics import Ratio, estimate
 from experiments.tables import Column, Table
 from experiments.verdicts import outcome
 from experiments.wording import counted
@@ -100,9 +102,7 @@ def _answer(
         "step": lambda: _step(stacks, parts),
         "weights": lambda: _weights(stacks, figures),
         "steps": lambda: _steps(stacks, figures),
-        "pipeline": lambda: Answer(
-            by="a matrix that prepares data on a stack and trains there", entries={}, so=NOT_MEASURED
-        ),
+        "pipeline": lambda: _pipeline(figures),
     }
     return makers[decides]()
 
@@ -118,14 +118,31 @@ def _speed(figures: Figures, compared: list[Compared]) -> Answer:
         if each.ratio.low is not None and each.ratio.high is not None:
             text += f" ({each.ratio.low:.2f} to {each.ratio.high:.2f})"
         entries[stack] = "; ".join(filter(None, (entries.get(stack), text)))
-        ways.setdefault(stack, set()).add(_way(each))
+        ways.setdefault(stack, set()).add(_way(each.ratio, each.corrected_p))
     return Answer(
         by=f"train_s over {baseline}'s: Against {baseline}", entries=entries, so=_fastest(baseline, ways)
     )
 
 
-def _way(each: Compared) -> str:
-    shown = outcome(each.ratio, each.corrected_p)
+def _pipeline(figures: Figures) -> Answer:
+    """Seconds from texts to a trained model, where the matrix has runs that begin with texts."""
+    found = from_texts(figures)
+    if not found:
+        return Answer(by="a matrix whose runs begin with texts, as etl's do", entries={}, so=NOT_MEASURED)
+    baseline, entries, ways = figures.campaign.baseline, dict[str, str](), dict[str, set[str]]()
+    for each in found:
+        stack, ratio = each.cell.stack, each.ratio
+        text = f"{_place(each.cell)}: {each.end_to_end_s.mean:.1f} s"
+        if ratio is not None and ratio.low is not None and ratio.high is not None:
+            text += f" ({ratio.low:.2f} to {ratio.high:.2f} times {baseline}'s)"
+        entries[stack] = "; ".join(filter(None, (entries.get(stack), text)))
+        if ratio is not None:
+            ways.setdefault(stack, set()).add(_way(ratio, each.corrected_p))
+    return Answer(by=f"end to end: {FROM_TEXTS}", entries=entries, so=_fastest(baseline, ways))
+
+
+def _way(ratio: Ratio, corrected_p: float | None) -> str:
+    shown = outcome(ratio, corrected_p)
     return shown if shown in ("longer", "shorter") else "open"
 
 

@@ -88,6 +88,14 @@ def _render(template: str, content: dict[str, Any], *, html: bool) -> str:
     return environment.get_template(template).render(**content)
 
 
+def _by_reason(not_run: list[tuple[str, str]]) -> list[tuple[list[str], str]]:
+    """Runs that were not made, those with the same reason together."""
+    found: dict[str, list[str]] = {}
+    for run_id, reason in not_run:
+        found.setdefault(reason, []).append(run_id)
+    return [(run_ids, reason) for reason, run_ids in found.items()]
+
+
 def view(figures: Figures) -> dict[str, Any]:
     """What the templates show, as text: one place decides how a figure is written."""
     campaign, reference = figures.campaign, dissertation()
@@ -137,7 +145,7 @@ def view(figures: Figures) -> dict[str, Any]:
         "weights_differ": any(not work.equal for work in figures.compared),
         "differing": [work for work in figures.compared if not work.equal],
         "accuracy_note": accuracy_note(filled, campaign),
-        "not_run": figures.not_run,
+        "not_run": _by_reason(figures.not_run),
         "attempts": figures.attempts,
         "attempt_time": utc_text,
         "notes": [

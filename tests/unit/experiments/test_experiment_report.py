@@ -63,7 +63,7 @@ def test_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
     (row,) = content["rows"]
     assert row["train"] == "52.0 ± 2.8" and row["runs"] == "2 of 3" and row["weights"] == "2 seeds"
     assert not content["single"]
-    assert content["not_run"] == [(plan[2].run_id, "Not run yet.")]
+    assert content["not_run"] == [([plan[2].run_id], "Not run yet.")]
 
 
 def test_gpus_are_shown_and_a_run_that_throttled_is_marked(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,20 @@ def test_the_table_says_it_and_every_file_has_it(tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in where.folder.glob("report.*")}
     write_report(where)
     assert {path.name: path.read_bytes() for path in where.folder.glob("report.*")} == before
+
+
+def test_the_decision_on_data_is_taken_by_it(tmp_path: Path) -> None:
+    content = view(figures_of(etl(tmp_path)))
+    table = next(table for table in content["tables"] if table.title == "Which stack in which situation")
+    row = next(row for row in table.rows if row[0] == "training is one part of work on data")
+    entries = dict(zip((column.name for column in table.columns), row, strict=True))
+    assert (
+        entries["decided by"] == f"end to end: {TITLE}" and entries["speaks for"] == "spark rather than ddp"
+    )
+    assert entries["ddp"] == "2 workers, 2 epochs: 100.0 s"
+    assert re.fullmatch(r"2 workers, 2 epochs: 96\.0 s \(0\.9\d to 0\.9\d times ddp's\)", entries["spark"]), (
+        entries
+    )
 
 
 def test_preparing_is_a_piece_of_its_own_among_the_phases(tmp_path: Path) -> None:
