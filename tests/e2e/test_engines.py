@@ -65,7 +65,7 @@ class Engine:
         for network in self.docker("network", "ls", "--quiet", "--filter", "type=custom").split():
             self.docker("network", "rm", network)
         found = subprocess.run(
-            ["pgrep", "--full", f"--data-root {self.root}/data"], capture_output=True, check=False
+            ["pgrep", "--full", "--", f"--data-root {self.root}/data"], capture_output=True, check=False
         )
         for pid in map(int, found.stdout.split()):
             os.kill(pid, signal.SIGTERM)
