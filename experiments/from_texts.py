@@ -12,6 +12,7 @@ from experiments.records import Record
 from experiments.statistics import Estimate, Ratio, estimate, holm, paired_ratio
 from experiments.tables import NOTHING, Column, Table, interval_text, p_text, stack_text, with_half
 from experiments.verdicts import verdict
+from experiments.wording import counted
 
 TITLE: Final = "From texts to a trained model"
 CONDITION: Final = "tokenizing"  # in_run on every row, so that none says it
@@ -142,7 +143,7 @@ def _remarks(found: Sequence[FromTexts]) -> list[str]:
     for each in found:
         for record in each.records:
             assert record.prepared is not None
-            workers = f"{each.cell.workers} worker{'s' if each.cell.workers > 1 else ''}"
+            workers = counted(each.cell.workers, "worker")
             what = f"{each.cell.stack}, {workers}: {record.prepared.rows:,} reviews, by {record.prepared.by}."
             told[what] = None
     told["What was made was in every run, by its digest, what had been prepared before."] = None

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from experiments.figures import Figures, setting_text
 from experiments.tables import Column, Table, stack_text
 from experiments.users import AtOnce, left_out, occasions
+from experiments.wording import counted
 
 
 def users_tables(figures: Figures) -> list[Table]:
@@ -97,9 +98,8 @@ def _place(each: AtOnce) -> list[str]:
 
 def sentence(each: AtOnce) -> str:
     """What became of users who came at once, by their figures."""
-    stack, workers, epochs = _place(each)
-    where = f"{stack}, {workers} worker{'s' if each.cell.workers > 1 else ''} each, {epochs} epoch"
-    where += f"{'s' if each.cell.axes['epochs'] > 1 else ''}"
+    epochs = counted(each.cell.axes["epochs"], "epoch")
+    where = f"{_place(each)[0]}, {counted(each.cell.workers, 'worker')} each, {epochs}"
     order = each.in_turn
     if order is not None:
         first, last = order[0], order[-1]
@@ -136,7 +136,7 @@ def together_sentences(figures: Figures) -> list[str]:
     without = left_out(figures)
     if without:
         said.append(
-            f"{without} occasion{'s' if without > 1 else ''} of these can't be held against anything, for no "
+            f"{counted(without, 'occasion')} of these can't be held against anything, for no "
             "such run was made alone."
         )
     return said
