@@ -10,7 +10,7 @@ from pyarrow import csv, parquet
 
 from experiments.beside import Beside
 from experiments.comparisons import Compared, Parts
-from experiments.figures import Cell, Figures, setting_text
+from experiments.figures import Figures, cell_fields
 from experiments.settings import settings
 from experiments.use_figures import usage_rows
 
@@ -42,7 +42,7 @@ def rows_of(
     """One row for each figure."""
     rows: list[dict[str, Any]] = []
     for cell in figures.cells:
-        about = _about(cell)
+        about = cell_fields(cell)
         for name, found in (("train_s", cell.train_s), ("total_s", cell.total_s)):
             if found is not None:
                 rows.append(
@@ -70,7 +70,7 @@ def rows_of(
                 )
     for other in compared:
         cell, ratio = other.cell, other.ratio
-        about = _about(cell)
+        about = cell_fields(cell)
         rows.append(
             about
             | {"section": "comparison", "quantity": f"train_s over {figures.campaign.baseline}"}
@@ -81,7 +81,7 @@ def rows_of(
         ratio = setting.ratio
         told = f"train_s, {setting.axis} {setting.cell.axes[setting.axis]} over {setting.first}"
         rows.append(
-            _about(setting.cell)
+            cell_fields(setting.cell)
             | {"section": "settings", "quantity": told, "value": ratio.ratio, "runs": ratio.n}
             | {"low": ratio.low, "high": ratio.high, "p": setting.corrected_p}
         )
@@ -106,15 +106,6 @@ def rows_of(
             | {"quantity": one.quantity, "value": one.here, "dissertation": one.there, "runs": one.runs}
         )
     return rows + usage_rows(figures.cells)
-
-
-def _about(cell: Cell) -> dict[str, Any]:
-    return {
-        "stack": cell.stack,
-        "workers": cell.workers,
-        "epochs": cell.axes["epochs"],
-        "setting": setting_text(cell.axes),
-    }
 
 
 def as_csv(rows: list[dict[str, Any]]) -> bytes:

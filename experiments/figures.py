@@ -91,6 +91,16 @@ def setting_text(axes: Mapping[str, Any], without: str = "") -> str:
     )
 
 
+def cell_fields(cell: Cell) -> dict[str, Any]:
+    """What every exported row of a cell says of it."""
+    return {
+        "stack": cell.stack,
+        "workers": cell.workers,
+        "epochs": cell.axes["epochs"],
+        "setting": setting_text(cell.axes),
+    }
+
+
 def half_width(accuracy: float, count: int) -> float:
     """Half the width of the 95 % interval of a share of `count` (normal approximation of the binomial)."""
     return Z_95 * math.sqrt(accuracy * (1 - accuracy) / count)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from experiments.comparisons import paired_by_seed, sibling
-from experiments.figures import Cell, Figures, setting_text
+from experiments.figures import Cell, Figures, cell_fields, setting_text
 from experiments.records import Record
 from experiments.statistics import Estimate, Ratio, estimate, holm, paired_ratio
 from experiments.tables import NOTHING, Column, Table, interval_text, p_text, stack_text, with_half
@@ -154,13 +154,7 @@ def from_texts_rows(found: Sequence[FromTexts], baseline: str) -> list[dict[str,
     """Every figure of the table as a row of the exported figures."""
     rows: list[dict[str, Any]] = []
     for each in found:
-        about = {
-            "section": "from texts",
-            "stack": each.cell.stack,
-            "workers": each.cell.workers,
-            "epochs": each.cell.axes["epochs"],
-            "setting": setting_text(each.cell.axes),
-        }
+        about = {"section": "from texts"} | cell_fields(each.cell)
         for name, value in (
             ("preparing_s", each.preparing_s),
             ("train_s", each.training_s),

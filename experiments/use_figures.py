@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from experiments.figures import Cell, setting_text
+from experiments.figures import Cell, cell_fields
 from experiments.rank_use import RankUse
 from experiments.records import Rank, Record
 from experiments.statistics import Estimate, estimate
@@ -44,8 +44,7 @@ def usage_rows(cells: Sequence[Cell]) -> list[dict[str, Any]]:
     return [
         {"section": "usage", "quantity": name, "value": value.mean, "sd": value.sd}
         | {"low": value.low, "high": value.high, "runs": value.n}
-        | {"stack": each.cell.stack, "workers": each.cell.workers, "epochs": each.cell.axes["epochs"]}
-        | {"setting": setting_text(each.cell.axes)}
+        | cell_fields(each.cell)
         for each in usage(cells)
         for name, value in each.found.items()
         if value is not None
