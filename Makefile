@@ -22,7 +22,7 @@ demo: ## bring up the testbed, provision and verify it, run the quick matrix, wr
 test: ## everything that proves the project, from lint to the whole loop
 	@$(call in,test) tests/run
 
-test-wide: ## the longer proofs
+test-wide: ## the longer proofs: faults of nodes and disks, several runs at once, other engines and inventories, 50 kills
 	@$(call in,test) tests/run wide
 
 testbed: ## three nodes on this machine (TESTBED=name TESTBED_PREFIX=198.18.n TESTBED_LINK_RATE=1gbit TESTBED_RELEASE=bookworm)

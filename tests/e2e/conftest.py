@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.testbeds import Testbed, copy_repository
+from tests.standins.determined import packages
 
 
 @pytest.fixture(scope="session")
@@ -22,3 +23,12 @@ def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     shared.down()
     yield shared
     shared.down()
+
+
+@pytest.fixture(scope="session")
+def provisioned(testbed: Testbed) -> Testbed:
+    """The shared testbed with every stack: as test_loop.py leaves it, or made so here where that was not run."""
+    if not (testbed.root / "results" / "provisioning").exists():
+        testbed.make("testbed")
+        testbed.make("provision", f"determined_packages={packages.build(testbed.root / 'packages')}")
+    return testbed

@@ -14,6 +14,8 @@ import pytest
 
 from tests.e2e.testbeds import ENGINE, Testbed, copy_repository, engine_at, wait_for
 
+pytestmark = pytest.mark.wide
+
 SECRET = "s3kret-8d1f"
 START = ENGINE / "engine-start"
 IN_CGROUP2 = 'umount --recursive /sys/fs/cgroup && mount -t cgroup2 none /sys/fs/cgroup && exec "$@"'

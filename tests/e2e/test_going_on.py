@@ -7,8 +7,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from tests.e2e.matrices import SMALL, epochs_trained, nothing_runs, records
 from tests.e2e.testbeds import Testbed, wait_for
+
+pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
 
 LONG = "epochs: [15]"
 RUNS = "ddp-w2-e15-*/*"

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.e2e.matrices import SMALL, nothing_runs, records
 from tests.e2e.testbeds import Testbed
+
+pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
 
 STACKS = ["ddp", "spark", "determined"]
 
@@ -70,11 +74,13 @@ def test_two_users_who_want_the_whole_cluster(testbed: Testbed) -> None:
 
 
 def test_runs_of_one_worker_side_by_side(testbed: Testbed) -> None:
-    axes = {"stack": ["ddp", "spark"], "workers": [1], "epochs": [1, 2], "seed": [1]}
+    # Each begins with texts: two processes on the master make tokens at once.
+    axes = {"stack": ["ddp", "spark"], "workers": [1], "epochs": [1, 2], "seed": [1], "tokenizing": ["in_run"]}
     testbed.make("matrix", matrix(testbed, "beside", axes), "ARGS=--side-by-side")
     made = records(testbed, "beside")
     assert len(made) == 4 and {record["status"] for record in made} == {"ok"}
     assert {record["together"]["why"] for record in made} == {"side by side"}
+    assert all(record["prepared"]["rows"] == 1000 for record in made)
     for stack in ("ddp", "spark"):
         one, other = (record for record in made if record["specification"]["stack"] == stack)
         assert one["together"]["begun"] == other["together"]["begun"]
