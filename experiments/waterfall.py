@@ -125,8 +125,9 @@ def _draw(axes: Any, waterfall: Waterfall) -> None:
     labels.append(last)
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.use_sticky_edges = False
-    axes.margins(x=0.2)  # for what is written beside the bars
+    low, high = axes.dataLim.intervalx
+    room = (high - low) or 1.0
+    axes.set_xlim(low - 0.05 * room, high + 0.34 * room)  # on the right is what is written beside the bars
     axes.axvline(0, color="#000000", linewidth=0.8)
     pairs = sorted({step.seconds.n for step in waterfall.steps})
     count = " to ".join(str(each) for each in dict.fromkeys((pairs[0], pairs[-1])))
