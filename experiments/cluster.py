@@ -69,6 +69,9 @@ class Cluster(_Reported):
     device: Literal["cpu", "cuda"]
     stacks: list[str]
     stacks_missing: dict[str, str]  # why, in a sentence
+    settings: dict[str, Sha256] = Field(
+        default_factory=dict
+    )  # of what the inventory sets of each stack's runs
     shared_storage_path: str
     shell: list[str] = Field(min_length=1)
     shells: dict[str, list[str]] = Field(default_factory=dict)  # how each node is reached

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict
 
@@ -12,6 +12,9 @@ from experiments.cluster import Prepared
 from experiments.matrix import Matrix
 from experiments.plan import PlannedRun
 from training.spec import Sha256
+
+#: Campaigns that began before these were noted can't be told apart by them.
+NOTED_LATER: Final = ("workers", "settings")
 
 
 class Identity(BaseModel):
@@ -26,6 +29,8 @@ class Identity(BaseModel):
     image: str | None
     dataset: Sha256
     hardware: dict[str, str]
+    workers: list[str] | None = None  # in the order in which ranks get them; None: not noted when it began
+    settings: dict[str, Sha256] | None = None  # of the inventory, for each stack; None: not noted
     stacks: list[str]  # those that the cluster has
     runs: list[str]  # the ids: pinning, link, device and slots of the cluster are in them
 
@@ -39,10 +44,17 @@ class Identity(BaseModel):
             "image": "the image",
             "dataset": "the data set",
             "hardware": "the nodes",
+            "workers": "the order of the workers",
+            "settings": "what the inventory sets of the stacks",
             "stacks": "the stacks on the cluster",
             "runs": "the conditions on the cluster",
         }
-        changed = [name for name in words if getattr(self, name) != getattr(other, name)]
+        changed = [
+            name
+            for name in words
+            if getattr(self, name) != getattr(other, name)
+            and not (name in NOTED_LATER and None in (getattr(self, name), getattr(other, name)))
+        ]
         if len(changed) > 1 and ({"matrix", "dataset"} & set(changed)):
             # Then the ids differ anyway, and say nothing more.
             changed = [name for name in changed if name != "runs"]
@@ -62,6 +74,8 @@ def identity_of(
         image=cluster.image.id,
         dataset=prepared.dataset.digest,
         hardware=cluster.hardware,
+        workers=cluster.workers,
+        settings={stack: cluster.settings[stack] for stack in matrix.stacks if stack in cluster.settings},
         stacks=sorted(cluster.stacks),
         runs=[run.run_id for run in plan],
     )

@@ -27,7 +27,7 @@ def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
 
 @pytest.fixture(scope="session")
 def provisioned(testbed: Testbed) -> Testbed:
-    """The shared testbed with every stack: as test_loop.py leaves it, or made so here where that was not run."""
+    """The shared testbed with every stack, as test_loop.py leaves it; made so here where that was not run."""
     if not (testbed.root / "results" / "provisioning").exists():
         testbed.make("testbed")
         testbed.make("provision", f"determined_packages={packages.build(testbed.root / 'packages')}")

@@ -75,7 +75,13 @@ def test_two_users_who_want_the_whole_cluster(testbed: Testbed) -> None:
 
 def test_runs_of_one_worker_side_by_side(testbed: Testbed) -> None:
     # Each begins with texts: two processes on the master make tokens at once.
-    axes = {"stack": ["ddp", "spark"], "workers": [1], "epochs": [1, 2], "seed": [1], "tokenizing": ["in_run"]}
+    axes = {
+        "stack": ["ddp", "spark"],
+        "workers": [1],
+        "epochs": [1, 2],
+        "seed": [1],
+        "tokenizing": ["in_run"],
+    }
     testbed.make("matrix", matrix(testbed, "beside", axes), "ARGS=--side-by-side")
     made = records(testbed, "beside")
     assert len(made) == 4 and {record["status"] for record in made} == {"ok"}

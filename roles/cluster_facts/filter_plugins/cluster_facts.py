@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shlex
 from typing import Any
@@ -33,6 +34,27 @@ def cluster_facts_megabits(result: Any) -> float | None:
     return float(round(json.loads(result["stdout"])["end"]["sum_received"]["bits_per_second"] / 1e6, 1))
 
 
+def cluster_facts_settings(listed: str, hosts: list[str], stacks: list[str]) -> dict[str, str]:
+    """Digest, for each stack, what the inventory sets of its role and of runs, on these hosts.
+
+    `listed` is the output of ansible-inventory --list: what the inventory says, templates unfilled, without
+    what roles and tasks add. Secrets launch nothing and are left out.
+    """
+    variables = json.loads(listed)["_meta"]["hostvars"]
+    digests = {}
+    for stack in stacks:
+        said = {
+            host: {
+                name: value
+                for name, value in variables.get(host, {}).items()
+                if name.startswith((f"{stack}_", "run_")) and "password" not in name
+            }
+            for host in hosts
+        }
+        digests[stack] = hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
+    return digests
+
+
 class FilterModule:
     """Entry point for Ansible."""
 
@@ -41,5 +63,6 @@ class FilterModule:
         return {
             "cluster_facts_nodes": cluster_facts_nodes,
             "cluster_facts_megabits": cluster_facts_megabits,
+            "cluster_facts_settings": cluster_facts_settings,
             "cluster_facts_words": shlex.split,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 from pathlib import Path
 
@@ -327,6 +328,29 @@ def test_what_is_not_the_same_is_a_new_campaign(workplace: Workplace) -> None:
     status, output = workplace.run("run", "small", *only)
     assert status == 0 and "goes on" in output  # a description decides nothing
     assert len(workplace.campaigns()) == 4
+
+
+def test_what_the_inventory_sets_and_the_order_of_workers_belong_to_a_campaign(workplace: Workplace) -> None:
+    def said(settings: dict[str, str], *workers: str) -> str:
+        workplace.cluster(settings={name: digit * 64 for name, digit in settings.items()}, workers=workers)
+        status, output = workplace.run("run", "small", "--only", "plain-w1-*")
+        assert status == 0
+        return output
+
+    there = ("worker1", "worker2")
+    said({"plain": "1", "slow": "2", "other": "3"}, *there)
+    assert "goes on" in said({"plain": "1", "slow": "2", "other": "4"}, *there)  # of no stack of this matrix
+    changed = said({"plain": "1", "slow": "5"}, *there)
+    assert "has changed: what the inventory sets of the stacks. So this is a new campaign" in changed
+    assert "has changed: the order of the workers. So" in said({"plain": "1", "slow": "5"}, *reversed(there))
+
+    # A campaign that began before these were noted can't be told apart by them.
+    file = workplace.campaigns()[-1] / "campaign.json"
+    content = json.loads(file.read_text())
+    for name in ("workers", "settings"):
+        content["identity"].pop(name)
+    file.write_text(json.dumps(content))
+    assert "goes on" in said({"plain": "6", "slow": "6"}, *there)
 
 
 def test_what_cannot_be_run_is_a_row_with_its_reason(workplace: Workplace) -> None:
