@@ -16,7 +16,7 @@ from experiments.attempts import Attempt
 from experiments.cluster import Cluster, Prepared
 from experiments.environment import Environment, ImageState, LinkState, NodeState
 from experiments.errors import UserError
-from experiments.files import campaign_name, utc_now, write_whole
+from experiments.files import campaign_name, is_campaign_name, utc_now, write_whole
 from experiments.identity import Identity
 from experiments.matrix import Matrix
 from experiments.plan import PlannedRun
@@ -134,8 +134,9 @@ def environment_of(cluster: Cluster, git: Git) -> Environment:
 
 
 def campaigns(results: Path) -> list[Path]:
-    """The folders of a matrix's campaigns, oldest first."""
-    return sorted(path.parent for path in results.glob(f"[0-9]*/{FILE}"))
+    """The folders of a matrix's campaigns, oldest first; those that are not named as one are no campaigns."""
+    found = (path.parent for path in results.glob(f"[0-9]*/{FILE}"))
+    return sorted(folder for folder in found if is_campaign_name(folder.name))
 
 
 def open_campaign(folder: Path) -> Campaign:

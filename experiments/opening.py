@@ -55,7 +55,11 @@ def campaign_for(
     plan: list[PlannedRun],
     options: Options,
 ) -> Campaign:
-    """The newest campaign, if it was made of the same things as there are now, else a new one."""
+    """The newest campaign, if it was made of the same things as there are now, else a new one.
+
+    Raises:
+        UserError: the newest has another one's name, or can't be retried.
+    """
     say = playbooks.screen.line
     folder = root / "results" / matrix.name
     archive = build_archive(root / "training")
@@ -63,6 +67,11 @@ def campaign_for(
     existing = campaigns(folder)
     if existing and not options.new:
         campaign = open_campaign(existing[-1])
+        if campaign.file.name != campaign.folder.name:
+            raise UserError(
+                f"{campaign.folder} holds the campaign {campaign.file.name}: the folder was renamed, or is a "
+                "copy. Give it that name again, or move it out of the results."
+            )
         changed = campaign.file.identity.differences(identity)
         if not changed:
             say(f"Campaign {campaign.file.name} of {matrix.name} goes on.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -327,6 +328,24 @@ def test_what_is_not_the_same_is_a_new_campaign(workplace: Workplace) -> None:
     status, output = workplace.run("run", "small", *only)
     assert status == 0 and "goes on" in output  # a description decides nothing
     assert len(workplace.campaigns()) == 4
+
+
+def test_a_copy_of_a_campaign_is_not_the_one_that_goes_on(workplace: Workplace) -> None:
+    only = ("run", "small", "--only")
+    assert workplace.run(*only, "plain-w1-*")[0] == 0
+    (campaign,) = workplace.campaigns()
+    copy = campaign.with_name(f"{campaign.name}.bak")
+    shutil.copytree(campaign, copy)
+    status, output = workplace.run(*only, "plain-w2-*")
+    assert status == 0 and f"Campaign {campaign.name} of small goes on." in output
+    assert workplace.campaigns() == [campaign] and len(workplace.records()) == 2
+    assert len(list(copy.glob("*/*/record.json"))) == 1
+
+    # Also one whose name could be a campaign's.
+    later = copy.rename(campaign.with_name("20991231T235959Z"))
+    status, output = workplace.run("run", "small")
+    assert status == 2 and f"{later} holds the campaign {campaign.name}: the folder was renamed" in output
+    assert len(list(later.glob("*/*/record.json"))) == 1
 
 
 def test_what_cannot_be_run_is_a_row_with_its_reason(workplace: Workplace) -> None:
