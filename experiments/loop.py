@@ -9,6 +9,7 @@ from pathlib import Path
 from experiments.campaign import Campaign, campaigns, open_campaign
 from experiments.cluster import Prepared
 from experiments.errors import UserError
+from experiments.identity import refuse_changed_launching
 from experiments.making import Attempts
 from experiments.matrix import Matrix
 from experiments.opening import Options, TimeLeft, campaign_for
@@ -95,6 +96,7 @@ class _Loop:
             which = f"run {at} of {len(possible)}" if at >= first else f"warm-up before run {first}"
             which = f"runs {first} to {at} of {len(possible)}" if at > first else which
             quiet = self._wait_for_quiet(which, group)
+            refuse_changed_launching(self._playbooks.root, self._campaign.file.identity, group.name)
             time_left = partial(_time_left, rest=len(possible) - at, mean=self._mean_total())
             records = self._attempts.make(group, quiet, which, time_left)
             for record in [record for record in records if not record.ok][:1]:

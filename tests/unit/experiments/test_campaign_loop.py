@@ -330,6 +330,28 @@ def test_what_is_not_the_same_is_a_new_campaign(workplace: Workplace) -> None:
     assert len(workplace.campaigns()) == 4
 
 
+def test_runs_that_would_be_launched_otherwise_are_not_begun(workplace: Workplace) -> None:
+    task = workplace.root / "roles" / "plain" / "tasks" / "run.yml"
+    task.parent.mkdir(parents=True)
+    task.write_text("---\n")
+    workplace.behaviour(runs={"plain-w1": {"waits": True}})
+    process = workplace.start("run", "small")
+    called = workplace.cluster_folder / "calls.jsonl"
+    wait_until(lambda: called.exists() and "run plain-w1" in workplace.calls())
+    task.write_text("--- # changed\n")
+    (workplace.cluster_folder / "go-on").touch()
+    output, _ = process.communicate(timeout=30)
+    said = " ".join(output.split())
+    assert process.returncode == 2 and "Traceback" not in output
+    assert "is not begun: how runs are launched (playbooks/run.yml and the roles) has changed" in said
+    assert workplace.calls() == ["lock held", "prepare", "run plain-w1", "lock free"]
+    assert list(workplace.records()) == ["plain-w1/01"]
+
+    task.write_text("---\n")
+    status, output = workplace.run("run", "small")
+    assert status == 0 and "goes on" in output and len(workplace.campaigns()) == 1
+
+
 def test_a_copy_of_a_campaign_is_not_the_one_that_goes_on(workplace: Workplace) -> None:
     only = ("run", "small", "--only")
     assert workplace.run(*only, "plain-w1-*")[0] == 0
