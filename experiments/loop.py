@@ -20,7 +20,7 @@ from experiments.provenance import Git, git_state
 from experiments.quiet import Quiet, wait_for_quiet
 from experiments.references import keep_references
 from experiments.running import Running
-from experiments.selection import nothing_to_retry, selected_runs
+from experiments.selection import nothing_to_retry, runs_that_fit, runs_to_make
 from experiments.session import prepared_cluster
 from experiments.summary import show_campaign, show_references, show_what_is_trained
 from experiments.together import Group, groups_of, same_occasion, whole_groups, why_not_side_by_side
@@ -43,9 +43,10 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
             except UserError as error:
                 playbooks.screen.line(f"Passed over: {error}", "yellow")
         plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
+        fitting = runs_that_fit(plan, options.only)  # before a campaign that would have no run is begun
         campaign = campaign_for(root, playbooks, matrix, prepared, git, plan, options)
         keep_references(campaign.folder, campaign.file.references, prepared.references)
-        selected = selected_runs(campaign, plan, options.only, options.retry)
+        selected = runs_to_make(campaign, fitting, options.retry)
         if options.retry is not None and not selected:
             playbooks.screen.line(nothing_to_retry(options.only, options.retry))
             return 0

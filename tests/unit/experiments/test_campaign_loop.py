@@ -75,6 +75,8 @@ def test_only_and_new(workplace: Workplace) -> None:
     assert "Not run yet" in " ".join(workplace.faults())
     status, output = workplace.run("run", "small", "--only", "nothing-*")
     assert status == 2 and "fits none of the runs" in output
+    status, output = workplace.run("run", "small", "--new", "--only", "nothing-*")
+    assert status == 2 and "fits none of the runs" in output and len(workplace.campaigns()) == 1
     assert workplace.run("run", "small", "--new", "--only", "plain-w1-*")[0] == 0
     assert len(workplace.campaigns()) == 2
 
