@@ -200,6 +200,25 @@ def test_a_batch_that_cannot_be_shared_equally_is_a_row_with_its_reason(cluster:
 ALL = MATRIX.replace("workers: [1, 2]", "workers: all")
 
 
+def test_the_seeds_of_warm_ups_are_free(tmp_path: Path, cluster: Cluster) -> None:
+    text = MATRIX.replace("seed: [1]", "seed: [1, 1000001]")
+    assert len(load_matrix(write(tmp_path, text)).combinations()) == 8  # there are no warm-ups
+    text = text.replace("warm_ups: false", "warm_ups: true")
+    with pytest.raises(UserError) as raised:
+        load_matrix(write(tmp_path, text))
+    assert str(raised.value).endswith(
+        "small.yml, line 10: seeds from 1,000,000 on are those of warm-ups; take a smaller one than 1000001, "
+        "or say `warm_ups: false` under order."
+    )
+    row = ROWS.replace("seed: 1", "seed: 1000000")
+    with pytest.raises(UserError, match="line 13: seeds from 1,000,000 on"):
+        load_matrix(write(tmp_path, MATRIX.replace("warm_ups: false", "warm_ups: true") + row))
+    largest = text.replace("1000001", "999999")
+    plan = make_plan(load_matrix(write(tmp_path, largest)), cluster, "a" * 64)
+    assert max(run.specification.work.seed for run in plan) == 1_999_999
+    assert len({run.run_id for run in plan}) == len(plan)
+
+
 def test_all_workers_go_with_rows_and_exclusions(tmp_path: Path, cluster: Cluster) -> None:
     text = ALL + ROWS.replace("epochs: 9", "epochs: 9, workers: 3").replace("workers: 1, ", "")
     text = text.replace("warmup_steps: 2", "batch_per_worker: 8")
