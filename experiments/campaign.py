@@ -21,6 +21,7 @@ from experiments.identity import Identity
 from experiments.matrix import Matrix
 from experiments.plan import PlannedRun
 from experiments.provenance import Git
+from experiments.reading import kept_reading, reading_of
 from experiments.records import RECORD, Record
 from experiments.references import Reference
 from experiments.rungs import Ladder
@@ -140,7 +141,7 @@ def campaigns(results: Path) -> list[Path]:
 
 
 def open_campaign(folder: Path) -> Campaign:
-    """The campaign in `folder`.
+    """The campaign in `folder`, with the description and the ladders that its matrix has had since.
 
     Raises:
         UserError: there is none, or its file is damaged.
@@ -155,6 +156,9 @@ def open_campaign(folder: Path) -> Campaign:
             explain(error, str(path))
             + f" Move {folder} away, or take it from a backup; nothing of it was changed."
         ) from error
+    reading = kept_reading(folder)
+    if reading is not None:
+        file = file.model_copy(update={"description": reading.description, "ladders": reading.ladders})
     return Campaign(folder, file)
 
 
@@ -168,16 +172,16 @@ def create_campaign(
     git: Git,
 ) -> Campaign:
     """A new campaign's folder, whole: made beside, then renamed."""
-    started = _free_second(results)
+    started, reading = _free_second(results), reading_of(matrix)
     file = CampaignFile(
         matrix=matrix.name,
         name=campaign_name(started),
-        description=" ".join(matrix.description.split()),
+        description=reading.description,
         started=started,
         baseline=matrix.stacks[0],
         identity=identity,
         plan=plan,
-        ladders=matrix.ladders,
+        ladders=reading.ladders,
         stacks_missing=prepared.cluster.stacks_missing,
         environment=environment_of(prepared.cluster, git),
         dataset=prepared.dataset_file,

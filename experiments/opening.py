@@ -16,6 +16,8 @@ from experiments.matrix import Matrix
 from experiments.plan import PlannedRun
 from experiments.playbooks import Playbooks
 from experiments.provenance import Git
+from experiments.reading import Reading, keep_reading, reading_of
+from experiments.screen import Screen
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ def campaign_for(
         changed = campaign.file.identity.differences(identity)
         if not changed:
             say(f"Campaign {campaign.file.name} of {matrix.name} goes on.")
-            return campaign
+            return _read_as_now(campaign, matrix, playbooks.screen)
         since = f"Since campaign {campaign.file.name} this has changed: {', '.join(changed)}."
         if options.retry is not None:
             raise UserError(f"{since} So nothing of it can be retried; leave --retry out for a new campaign.")
@@ -83,3 +85,13 @@ def campaign_for(
     campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git)
     say(f"Campaign {campaign.file.name} of {matrix.name} begins.")
     return campaign
+
+
+def _read_as_now(campaign: Campaign, matrix: Matrix, screen: Screen) -> Campaign:
+    """The campaign with the matrix's description and ladders as they are now, which are kept beside it."""
+    now = reading_of(matrix)
+    if now == Reading(description=campaign.file.description, ladders=campaign.file.ladders):
+        return campaign
+    keep_reading(campaign.folder, now)
+    screen.line("The matrix's description or ladders have changed; the campaign's report follows them.")
+    return open_campaign(campaign.folder)
