@@ -433,6 +433,13 @@ def test_a_damaged_record_is_named(workplace: Workplace) -> None:
     status, output = workplace.run("report", "small")
     assert status == 2 and f"The record {path} is damaged" in output
 
+    # It says what to do, and that does it.
+    assert "Move this file away, not its folder" in output
+    path.rename(workplace.root / "damaged.json")
+    status, output = workplace.run("run", "small", "--only", "plain-w1-*")
+    assert status == 0 and "Recorded as interrupted" in output
+    assert [record.status for record in workplace.records().values()] == ["interrupted", "ok"]
+
 
 def test_a_reader_who_goes_away_does_not_stop_it(workplace: Workplace) -> None:
     process = workplace.start("run", "small")
