@@ -42,15 +42,22 @@ def build_archive(package: Path) -> bytes:
 def launching_digest(root: Path, stacks: Sequence[str]) -> str:
     """SHA-256 of all in the repository that launches runs of `stacks`: changed, they are other runs.
 
-    What a role says of itself for the report (meta/facts.yml) launches nothing.
+    What a role says of itself for the report (meta/facts.yml) launches nothing. Nor does what Python and
+    editors leave beside its files: compiled plugins, which differ in every checkout, hidden files, backups.
     """
     folders = [root / "roles" / name for name in sorted({*stacks, "runs"})]
     files = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
     sha = hashlib.sha256()
     for path in [root / "playbooks" / "run.yml", *files]:
-        if path.is_file() and path.parts[-2:] != FACTS.parts:
-            sha.update(f"{path.relative_to(root).as_posix()} {file_sha256(path)}\n".encode())
+        name = path.relative_to(root)
+        if path.is_file() and path.parts[-2:] != FACTS.parts and not _is_left_over(name):
+            sha.update(f"{name.as_posix()} {file_sha256(path)}\n".encode())
     return sha.hexdigest()
+
+
+def _is_left_over(name: Path) -> bool:
+    compiled = "__pycache__" in name.parts or name.suffix == ".pyc"
+    return compiled or name.name.endswith("~") or any(part.startswith(".") for part in name.parts)
 
 
 def sha256(content: bytes) -> str:

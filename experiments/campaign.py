@@ -16,11 +16,12 @@ from experiments.attempts import Attempt
 from experiments.cluster import Cluster, Prepared
 from experiments.environment import Environment, ImageState, LinkState, NodeState
 from experiments.errors import UserError
-from experiments.files import campaign_name, utc_now, write_whole
+from experiments.files import campaign_name, is_campaign_name, utc_now, write_whole
 from experiments.identity import Identity
 from experiments.matrix import Matrix
 from experiments.plan import PlannedRun
 from experiments.provenance import Git
+from experiments.reading import kept_reading, reading_of
 from experiments.records import RECORD, Record
 from experiments.references import Reference
 from experiments.rungs import Ladder
@@ -134,12 +135,13 @@ def environment_of(cluster: Cluster, git: Git) -> Environment:
 
 
 def campaigns(results: Path) -> list[Path]:
-    """The folders of a matrix's campaigns, oldest first."""
-    return sorted(path.parent for path in results.glob(f"[0-9]*/{FILE}"))
+    """The folders of a matrix's campaigns, oldest first; those that are not named as one are no campaigns."""
+    found = (path.parent for path in results.glob(f"[0-9]*/{FILE}"))
+    return sorted(folder for folder in found if is_campaign_name(folder.name))
 
 
 def open_campaign(folder: Path) -> Campaign:
-    """The campaign in `folder`.
+    """The campaign in `folder`, with the description and the ladders that its matrix has had since.
 
     Raises:
         UserError: there is none, or its file is damaged.
@@ -154,6 +156,9 @@ def open_campaign(folder: Path) -> Campaign:
             explain(error, str(path))
             + f" Move {folder} away, or take it from a backup; nothing of it was changed."
         ) from error
+    reading = kept_reading(folder)
+    if reading is not None:
+        file = file.model_copy(update={"description": reading.description, "ladders": reading.ladders})
     return Campaign(folder, file)
 
 
@@ -167,16 +172,16 @@ def create_campaign(
     git: Git,
 ) -> Campaign:
     """A new campaign's folder, whole: made beside, then renamed."""
-    started = _free_second(results)
+    started, reading = _free_second(results), reading_of(matrix)
     file = CampaignFile(
         matrix=matrix.name,
         name=campaign_name(started),
-        description=" ".join(matrix.description.split()),
+        description=reading.description,
         started=started,
         baseline=matrix.stacks[0],
         identity=identity,
         plan=plan,
-        ladders=matrix.ladders,
+        ladders=reading.ladders,
         stacks_missing=prepared.cluster.stacks_missing,
         environment=environment_of(prepared.cluster, git),
         dataset=prepared.dataset_file,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,3 +38,8 @@ def utc_now() -> datetime:
 def campaign_name(moment: datetime) -> str:
     """A campaign's name: the UTC time of its start."""
     return moment.astimezone(UTC).strftime("%Y%m%dT%H%M%SZ")
+
+
+def is_campaign_name(name: str) -> bool:
+    """Whether a folder may be a campaign's; a copy's that somebody put beside it (`….bak`) is not."""
+    return re.fullmatch(r"[0-9]{8}T[0-9]{6}Z", name) is not None

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from experiments.archive import launching_digest
 from experiments.cluster import Prepared
+from experiments.errors import UserError
 from experiments.matrix import Matrix
 from experiments.plan import PlannedRun
 from training.spec import Sha256
@@ -25,7 +26,7 @@ class Identity(BaseModel):
     matrix: dict[str, Any]  # its content, without the description
     code: Sha256
     environment: str
-    launching: Sha256  # of the roles and the playbook that launch its runs
+    launching: Sha256  # of the roles and the playbook that launch runs of the matrix's stacks
     image: str | None
     dataset: Sha256
     hardware: dict[str, str]
@@ -79,3 +80,19 @@ def identity_of(
         stacks=sorted(cluster.stacks),
         runs=[run.run_id for run in plan],
     )
+
+
+def refuse_changed_launching(root: Path, identity: Identity, name: str) -> None:
+    """Refuses to begin the runs of that name where they would be launched otherwise than the campaign's.
+
+    Playbook and roles are read from the checkout for every run, and no record says which they were.
+
+    Raises:
+        UserError: they have changed.
+    """
+    if launching_digest(root, identity.matrix["axes"]["stack"]) != identity.launching:
+        raise UserError(
+            f"{name} is not begun: how runs are launched (playbooks/run.yml and the roles) has changed since "
+            "this command began. Change it back and the same command goes on; as it is now, it begins a new "
+            "campaign."
+        )

@@ -9,6 +9,7 @@ from pathlib import Path
 from experiments.campaign import Campaign, campaigns, open_campaign
 from experiments.cluster import Prepared
 from experiments.errors import UserError
+from experiments.identity import refuse_changed_launching
 from experiments.making import Attempts
 from experiments.matrix import Matrix
 from experiments.opening import Options, TimeLeft, campaign_for
@@ -19,7 +20,7 @@ from experiments.provenance import Git, git_state
 from experiments.quiet import Quiet, wait_for_quiet
 from experiments.references import keep_references
 from experiments.running import Running
-from experiments.selection import nothing_to_retry, selected_runs
+from experiments.selection import nothing_to_retry, runs_that_fit, runs_to_make
 from experiments.session import prepared_cluster
 from experiments.summary import show_campaign, show_references, show_what_is_trained
 from experiments.together import Group, groups_of, same_occasion, whole_groups, why_not_side_by_side
@@ -42,9 +43,10 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
             except UserError as error:
                 playbooks.screen.line(f"Passed over: {error}", "yellow")
         plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
+        fitting = runs_that_fit(plan, options.only)  # before a campaign that would have no run is begun
         campaign = campaign_for(root, playbooks, matrix, prepared, git, plan, options)
         keep_references(campaign.folder, campaign.file.references, prepared.references)
-        selected = selected_runs(campaign, plan, options.only, options.retry)
+        selected = runs_to_make(campaign, fitting, options.retry)
         if options.retry is not None and not selected:
             playbooks.screen.line(nothing_to_retry(options.only, options.retry))
             return 0
@@ -95,6 +97,7 @@ class _Loop:
             which = f"run {at} of {len(possible)}" if at >= first else f"warm-up before run {first}"
             which = f"runs {first} to {at} of {len(possible)}" if at > first else which
             quiet = self._wait_for_quiet(which, group)
+            refuse_changed_launching(self._playbooks.root, self._campaign.file.identity, group.name)
             time_left = partial(_time_left, rest=len(possible) - at, mean=self._mean_total())
             records = self._attempts.make(group, quiet, which, time_left)
             for record in [record for record in records if not record.ok][:1]:

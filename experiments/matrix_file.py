@@ -12,7 +12,7 @@ from experiments.errors import UserError
 from experiments.matrix import FIELDS, FROM_DATA, Matrix, run_fields
 from experiments.numbered_yaml import NumberedYaml, Place, read_mapping
 from experiments.rungs import ladder_faults
-from experiments.seeds import seed_faults
+from experiments.seeds import WARM_UP_SEEDS, seed_faults
 from experiments.workers import GLOBAL_BATCH, batch_fault, most_workers, with_share
 from training.spec import RunSpec, explain
 
@@ -143,13 +143,20 @@ def _check_values(matrix: Matrix, file: NumberedYaml) -> None:
             "conditions": conditions,
         }
         try:
-            RunSpec.model_validate(content)
+            specification = RunSpec.model_validate(content)
         except ValidationError as error:
             places = [_origin(matrix, combination, place) for place in _places(error)]
             where = file.where(*places)
             if not any(places):
                 where += f" (with {', '.join(f'{name}={value}' for name, value in combination.items())})"
             raise UserError(explain(error, where)) from error
+        seed = specification.work.seed
+        if matrix.order.warm_ups and seed >= WARM_UP_SEEDS:
+            where = file.where(_origin(matrix, combination, ("seed",)))
+            raise UserError(
+                f"{where}: seeds from {WARM_UP_SEEDS:,} on are those of warm-ups; take a smaller one than "
+                f"{seed}, or say `warm_ups: false` under order."
+            )
 
 
 def _origin(matrix: Matrix, combination: dict[str, Any], place: Place) -> Place:

@@ -30,6 +30,20 @@ class NumberedYaml:
         return f"{self.path}, line{'s' if len(found) > 1 else ''} {', '.join(map(str, found))}"
 
 
+class _Loader(yaml.SafeLoader):
+    """The safe loader, which also marks a value that only looks like a date or a number, and is none."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """What stands at `node`."""
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, KeyError, IndexError, AttributeError) as error:
+            # 2026-02-30, 0x_, !!bool maybe: PyYAML lets through what its conversions raise.
+            kind = node.tag.rpartition(":")[2]
+            said = f"{node.value!r} is read as YAML's {kind}, and is none; put it in quotes if it is a text"
+            raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from error
+
+
 def read_mapping(text: str, path: Path, what: str) -> NumberedYaml:
     """The mapping that the file at `path` has as its text.
 
@@ -44,7 +58,7 @@ def read_mapping(text: str, path: Path, what: str) -> NumberedYaml:
     lines: dict[Place, int] = {}
     try:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
-        content = yaml.safe_load(text)
+        content = _Loader(text).get_single_data()
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise UserError(f"{path}{line}: not YAML: {error.problem}.") from error

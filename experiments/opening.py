@@ -16,6 +16,8 @@ from experiments.matrix import Matrix
 from experiments.plan import PlannedRun
 from experiments.playbooks import Playbooks
 from experiments.provenance import Git
+from experiments.reading import Reading, keep_reading, reading_of
+from experiments.screen import Screen
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,11 @@ def campaign_for(
     plan: list[PlannedRun],
     options: Options,
 ) -> Campaign:
-    """The newest campaign, if it was made of the same things as there are now, else a new one."""
+    """The newest campaign, if it was made of the same things as there are now, else a new one.
+
+    Raises:
+        UserError: the newest has another one's name, or can't be retried.
+    """
     say = playbooks.screen.line
     folder = root / "results" / matrix.name
     archive = build_archive(root / "training")
@@ -63,10 +69,15 @@ def campaign_for(
     existing = campaigns(folder)
     if existing and not options.new:
         campaign = open_campaign(existing[-1])
+        if campaign.file.name != campaign.folder.name:
+            raise UserError(
+                f"{campaign.folder} holds the campaign {campaign.file.name}: the folder was renamed, or is a "
+                "copy. Give it that name again, or move it out of the results."
+            )
         changed = campaign.file.identity.differences(identity)
         if not changed:
             say(f"Campaign {campaign.file.name} of {matrix.name} goes on.")
-            return campaign
+            return _read_as_now(campaign, matrix, playbooks.screen)
         since = f"Since campaign {campaign.file.name} this has changed: {', '.join(changed)}."
         if options.retry is not None:
             raise UserError(f"{since} So nothing of it can be retried; leave --retry out for a new campaign.")
@@ -74,3 +85,13 @@ def campaign_for(
     campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git)
     say(f"Campaign {campaign.file.name} of {matrix.name} begins.")
     return campaign
+
+
+def _read_as_now(campaign: Campaign, matrix: Matrix, screen: Screen) -> Campaign:
+    """The campaign with the matrix's description and ladders as they are now, which are kept beside it."""
+    now = reading_of(matrix)
+    if now == Reading(description=campaign.file.description, ladders=campaign.file.ladders):
+        return campaign
+    keep_reading(campaign.folder, now)
+    screen.line("The matrix's description or ladders have changed; the campaign's report follows them.")
+    return open_campaign(campaign.folder)

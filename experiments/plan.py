@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -12,10 +12,9 @@ from experiments.abilities import why_no_conditions
 from experiments.cluster import Cluster
 from experiments.errors import UserError
 from experiments.matrix import Matrix, run_fields
+from experiments.seeds import WARM_UP_SEEDS
 from experiments.workers import why_not_shared, with_share
 from training.spec import RunSpec, explain
-
-WARM_UP_SEEDS: Final = 1_000_000  # from here on, block by block: a warm-up is never a run that counts
 
 
 class PlannedRun(BaseModel):

@@ -253,7 +253,16 @@ def read_record(path: Path) -> Record:
         content = path.read_bytes()
     except OSError as error:
         raise UserError(f"The record {path} can't be read: {error.strerror}.") from error
-    return parse_record(content, path)
+    try:
+        return parse_record(content, path)
+    except _Damaged as error:
+        raise UserError(
+            f"{error} Move this file away, not its folder: the next `run` records the attempt as interrupted."
+        ) from error
+
+
+class _Damaged(UserError):
+    """What stands in a record can't be one, for any checkout."""
 
 
 def parse_record(content: bytes, path: Path) -> Record:
@@ -265,7 +274,7 @@ def parse_record(content: bytes, path: Path) -> Record:
     try:
         version = json.loads(content)["schema_version"]
     except (ValueError, TypeError, KeyError) as error:
-        raise UserError(
+        raise _Damaged(
             f"The record {path} is damaged: it is no JSON object with a schema_version."
         ) from error
     if version != SCHEMA_VERSION:
@@ -275,7 +284,7 @@ def parse_record(content: bytes, path: Path) -> Record:
     try:
         return Record.model_validate_json(content)
     except ValidationError as error:
-        raise UserError(explain(error, f"The record {path}")) from error
+        raise _Damaged(explain(error, f"The record {path}")) from error
 
 
 def utc_text(moment: datetime) -> str:

@@ -1,15 +1,17 @@
-"""Seeds of a matrix whose runs begin at once, as users of one cluster (`together`); others are made alone."""
+"""Seeds of a matrix: those whose runs begin at once, as users of one cluster, and those of warm-ups."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
+
+WARM_UP_SEEDS: Final = 1_000_000  # from here on, block by block: a warm-up is never a run that counts
 
 
 def seed_faults(
     together: Sequence[Sequence[int]], combinations: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[int, str]]:
-    """What is wrong with the seeds that a matrix wants to begin at once: the place, and a sentence."""
+    """What is wrong with the seeds that a matrix wants to begin at once (`together`): place and sentence."""
     for at, seeds in enumerate(together):
         before = [seed for other in together[:at] for seed in other]
         double = next((seed for seed in seeds if seed in before or list(seeds).count(seed) > 1), None)

@@ -9,27 +9,35 @@ from experiments.errors import UserError
 from experiments.plan import PlannedRun
 
 
-def selected_runs(
-    campaign: Campaign, plan: list[PlannedRun], only: str | None, retry: str | None
-) -> list[PlannedRun]:
-    """The runs of `plan` that `--only` and `--retry` leave; none where there is nothing to retry.
+def runs_that_fit(plan: list[PlannedRun], only: str | None) -> list[PlannedRun]:
+    """The runs of `plan`, without warm-ups, that `--only` leaves.
 
     Args:
-        campaign: whose records are looked through.
-        plan: its runs, and warm-ups, which are never selected.
+        plan: the runs, and warm-ups.
         only: a pattern for their ids; None = any.
-        retry: the status of their newest attempt, failed or interrupted; None = any, or no attempt at all.
 
     Raises:
-        UserError: `only` fits none of the runs, or a record is damaged.
+        UserError: it fits none of them.
     """
     measured = [run for run in plan if not run.warm_up]
     runs = [run for run in measured if only is None or fnmatch.fnmatchcase(run.run_id, only)]
     if not runs:
         raise UserError(f"--only {only} fits none of the runs: {', '.join(run.run_id for run in measured)}.")
-    if retry is None:
-        return runs
-    return [run for run in runs if _newest_status(campaign, run) == retry]
+    return runs
+
+
+def runs_to_make(campaign: Campaign, runs: list[PlannedRun], retry: str | None) -> list[PlannedRun]:
+    """Those of `runs` that `--retry` leaves; none where there is nothing to retry.
+
+    Args:
+        campaign: whose records are looked through.
+        runs: of its plan.
+        retry: the status of their newest attempt, failed or interrupted; None = any, or no attempt at all.
+
+    Raises:
+        UserError: a record is damaged.
+    """
+    return [run for run in runs if retry is None or _newest_status(campaign, run) == retry]
 
 
 def _newest_status(campaign: Campaign, run: PlannedRun) -> str | None:

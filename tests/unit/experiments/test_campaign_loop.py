@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -75,6 +76,8 @@ def test_only_and_new(workplace: Workplace) -> None:
     assert "Not run yet" in " ".join(workplace.faults())
     status, output = workplace.run("run", "small", "--only", "nothing-*")
     assert status == 2 and "fits none of the runs" in output
+    status, output = workplace.run("run", "small", "--new", "--only", "nothing-*")
+    assert status == 2 and "fits none of the runs" in output and len(workplace.campaigns()) == 1
     assert workplace.run("run", "small", "--new", "--only", "plain-w1-*")[0] == 0
     assert len(workplace.campaigns()) == 2
 
@@ -353,6 +356,46 @@ def test_what_the_inventory_sets_and_the_order_of_workers_belong_to_a_campaign(w
     assert "goes on" in said({"plain": "6", "slow": "6"}, *there)
 
 
+def test_runs_that_would_be_launched_otherwise_are_not_begun(workplace: Workplace) -> None:
+    task = workplace.root / "roles" / "plain" / "tasks" / "run.yml"
+    task.parent.mkdir(parents=True)
+    task.write_text("---\n")
+    workplace.behaviour(runs={"plain-w1": {"waits": True}})
+    process = workplace.start("run", "small")
+    called = workplace.cluster_folder / "calls.jsonl"
+    wait_until(lambda: called.exists() and "run plain-w1" in workplace.calls())
+    task.write_text("--- # changed\n")
+    (workplace.cluster_folder / "go-on").touch()
+    output, _ = process.communicate(timeout=30)
+    said = " ".join(output.split())
+    assert process.returncode == 2 and "Traceback" not in output
+    assert "is not begun: how runs are launched (playbooks/run.yml and the roles) has changed" in said
+    assert workplace.calls() == ["lock held", "prepare", "run plain-w1", "lock free"]
+    assert list(workplace.records()) == ["plain-w1/01"]
+
+    task.write_text("---\n")
+    status, output = workplace.run("run", "small")
+    assert status == 0 and "goes on" in output and len(workplace.campaigns()) == 1
+
+
+def test_a_copy_of_a_campaign_is_not_the_one_that_goes_on(workplace: Workplace) -> None:
+    only = ("run", "small", "--only")
+    assert workplace.run(*only, "plain-w1-*")[0] == 0
+    (campaign,) = workplace.campaigns()
+    copy = campaign.with_name(f"{campaign.name}.bak")
+    shutil.copytree(campaign, copy)
+    status, output = workplace.run(*only, "plain-w2-*")
+    assert status == 0 and f"Campaign {campaign.name} of small goes on." in output
+    assert workplace.campaigns() == [campaign] and len(workplace.records()) == 2
+    assert len(list(copy.glob("*/*/record.json"))) == 1
+
+    # Also one whose name could be a campaign's.
+    later = copy.rename(campaign.with_name("20991231T235959Z"))
+    status, output = workplace.run("run", "small")
+    assert status == 2 and f"{later} holds the campaign {campaign.name}: the folder was renamed" in output
+    assert len(list(later.glob("*/*/record.json"))) == 1
+
+
 def test_what_cannot_be_run_is_a_row_with_its_reason(workplace: Workplace) -> None:
     workplace.cluster(
         stacks=["plain"], stacks_missing={"slow": "its packages can't be had here"}, workers=["worker1"]
@@ -413,6 +456,13 @@ def test_a_damaged_record_is_named(workplace: Workplace) -> None:
     path.write_text("{")
     status, output = workplace.run("report", "small")
     assert status == 2 and f"The record {path} is damaged" in output
+
+    # It says what to do, and that does it.
+    assert "Move this file away, not its folder" in output
+    path.rename(workplace.root / "damaged.json")
+    status, output = workplace.run("run", "small", "--only", "plain-w1-*")
+    assert status == 0 and "Recorded as interrupted" in output
+    assert [record.status for record in workplace.records().values()] == ["interrupted", "ok"]
 
 
 def test_a_reader_who_goes_away_does_not_stop_it(workplace: Workplace) -> None:

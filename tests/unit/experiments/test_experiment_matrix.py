@@ -65,6 +65,11 @@ def test_quick_is_what_the_issue_asks_for(cluster: Cluster) -> None:
         ("train: 64", "train: many", "line 4 is not valid: data.train: input should be a valid integer"),
         ("name: small", "name: other", "line 2: the matrix is named other, its file small.yml"),
         ("axes:", "axes: [", "not YAML"),
+        ("warmup_steps: 2", "link_rate: 2026-02-30", "line 5: not YAML: '2026-02-30' is read as YAML's tim"),
+        ("seed: [1]", "seed: [0x_]", "line 10: not YAML: '0x_' is read as YAML's int, and is none; put"),
+        ("seed: [1]", "seed: [!!bool maybe]", "line 10: not YAML: 'maybe' is read as YAML's bool, and is"),
+        ("seed: [1]", 'seed: [!!int ""]', "line 10: not YAML: '' is read as YAML's int, and is none"),
+        ("seed: [1]", "seed: [!!timestamp x]", "line 10: not YAML: 'x' is read as YAML's timestamp, and is"),
         ("workers: [1, 2]", "workers: 2", "line 8 is not valid: axes.workers: input should be a valid list"),
         ("stack: [plain, slow]", "stack: [Plain]", "line 7 is not valid: stack: "),
         ("warmup_steps: 2", "model: {hidden: 3}", "hidden (3) must be a multiple of heads (2)"),
@@ -198,6 +203,25 @@ def test_a_batch_that_cannot_be_shared_equally_is_a_row_with_its_reason(cluster:
 
 
 ALL = MATRIX.replace("workers: [1, 2]", "workers: all")
+
+
+def test_the_seeds_of_warm_ups_are_free(tmp_path: Path, cluster: Cluster) -> None:
+    text = MATRIX.replace("seed: [1]", "seed: [1, 1000001]")
+    assert len(load_matrix(write(tmp_path, text)).combinations()) == 8  # there are no warm-ups
+    text = text.replace("warm_ups: false", "warm_ups: true")
+    with pytest.raises(UserError) as raised:
+        load_matrix(write(tmp_path, text))
+    assert str(raised.value).endswith(
+        "small.yml, line 10: seeds from 1,000,000 on are those of warm-ups; take a smaller one than 1000001, "
+        "or say `warm_ups: false` under order."
+    )
+    row = ROWS.replace("seed: 1", "seed: 1000000")
+    with pytest.raises(UserError, match="line 13: seeds from 1,000,000 on"):
+        load_matrix(write(tmp_path, MATRIX.replace("warm_ups: false", "warm_ups: true") + row))
+    largest = text.replace("1000001", "999999")
+    plan = make_plan(load_matrix(write(tmp_path, largest)), cluster, "a" * 64)
+    assert max(run.specification.work.seed for run in plan) == 1_999_999
+    assert len({run.run_id for run in plan}) == len(plan)
 
 
 def test_all_workers_go_with_rows_and_exclusions(tmp_path: Path, cluster: Cluster) -> None:

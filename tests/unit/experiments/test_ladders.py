@@ -92,6 +92,28 @@ def test_ladders_are_no_part_of_what_decides_the_runs(tmp_path: Path) -> None:
     assert with_ladders.content() == without.content()
 
 
+def test_a_campaigns_report_follows_the_ladders_and_the_description_of_now(workplace: Workplace) -> None:
+    assert workplace.run("run", "small")[0] == 0
+    (campaign,) = workplace.campaigns()
+    begun = (campaign / "campaign.json").read_bytes()
+    workplace.matrix(MATRIX.replace("Two stacks", "Both") + LADDERS)
+    status, output = workplace.run("run", "small")
+    assert status == 0 and "goes on" in output and "Everything is done already" in output
+    assert "The matrix's description or ladders have changed" in " ".join(output.split())
+    assert workplace.run("report", "small")[0] == 0
+    report = (campaign / "report.md").read_text()
+    assert "Both, one worker and two." in report
+    assert "A stack: slow > plain, s" in (campaign / "figures.csv").read_text()
+    assert (campaign / "campaign.json").read_bytes() == begun
+    # It is said once.
+    assert "have changed" not in workplace.run("run", "small")[1]
+    assert workplace.run("check", str(campaign))[0] == 0
+
+    (campaign / "reading.json").write_text("{}")
+    status, output = workplace.run("report", "small")
+    assert status == 2 and f"{campaign / 'reading.json'} is not valid" in output and "Delete it" in output
+
+
 THREADS = MATRIX.replace("  seed: [1]", "  seed: [1]\n  threads: [cluster, 1]")
 
 

@@ -343,6 +343,23 @@ def test_what_a_role_says_of_itself_launches_nothing(tmp_path: Path) -> None:
     assert launching_digest(tmp_path, ["plain"]) == before
 
 
+@pytest.mark.parametrize(
+    "name",
+    ["filter_plugins/__pycache__/plain.cpython-311.pyc", "plain.pyc", "tasks/.run.yml.swp", "tasks/run.yml~"],
+)
+def test_what_python_and_editors_leave_in_a_role_launches_nothing(tmp_path: Path, name: str) -> None:
+    task = tmp_path / "roles" / "plain" / "tasks" / "run.yml"
+    task.parent.mkdir(parents=True)
+    task.write_text("---\n")
+    before = launching_digest(tmp_path, ["plain"])
+    left = tmp_path / "roles" / "plain" / name
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_text("something")
+    assert launching_digest(tmp_path, ["plain"]) == before
+    task.write_text("--- # changed\n")
+    assert launching_digest(tmp_path, ["plain"]) != before
+
+
 def test_a_campaign_keeps_the_newest_record_of_its_cluster_and_goes_on_after_another(
     workplace: Workplace,
 ) -> None:
