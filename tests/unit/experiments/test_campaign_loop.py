@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from experiments.attempts import STARTED
 from experiments.campaign import open_campaign
 from experiments.figures import figures_of
+from experiments.files import utc_now
 from experiments.records import read_record
 from experiments.report import write_report
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace, wait_until
@@ -389,6 +391,17 @@ def test_a_damaged_record_is_named(workplace: Workplace) -> None:
     path.write_text("{")
     status, output = workplace.run("report", "small")
     assert status == 2 and f"The record {path} is damaged" in output
+
+
+def test_a_run_that_goes_on_is_told_from_one_whose_controller_died(workplace: Workplace) -> None:
+    assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
+    campaign = open_campaign(workplace.campaigns()[-1])
+    attempt = campaign.new_attempt(campaign.file.plan[1].run_id)
+    attempt.begin(utc_now())  # by this process, which lives
+    assert workplace.faults()[0] == f"{attempt.folder} has no record yet: its run is under way."
+    (attempt.folder / STARTED).unlink()
+    interrupted = "the next `run` records it as interrupted"
+    assert workplace.faults()[0] == f"{attempt.folder} has no record; {interrupted}."
 
 
 def test_a_reader_who_goes_away_does_not_stop_it(workplace: Workplace) -> None:
