@@ -21,9 +21,8 @@ def end_group(leader: int, mark: str, grace: float = GRACE_S) -> None:
     family = _family(processes_with(mark) | {leader})
     for number in (signal.SIGTERM, signal.SIGKILL):
         _signal_group(leader, number)
-        for pid in family:
-            _signal(pid, number)
-        _wait_gone({leader, *family}, grace)
+        told = {pid for pid in family if _signal(pid, number)}
+        _wait_gone({leader, *told}, grace)
     # What was started while the rest was being ended.
     end_marked(mark, grace)
 
@@ -34,9 +33,8 @@ def end_marked(mark: str, grace: float = GRACE_S) -> bool:
     if not family:
         return False
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in family:
-            _signal(pid, number)
-        _wait_gone(family, grace)
+        told = {pid for pid in family if _signal(pid, number)}
+        _wait_gone(told, grace)
         family = {pid for pid in family if _alive(pid)}
     return True
 
@@ -125,15 +123,21 @@ def _wait_gone(pids: Iterable[int], seconds: float) -> None:
         time.sleep(0.05)
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
+def _signal(pid: int, number: signal.Signals) -> bool:
+    """Whether there was such a process, and it could be told."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return
+        return False
+    except PermissionError:
+        # On a node that is this machine, what `become` starts is root's. Ansible above it is ended all the
+        # same, and what root's processes do for a run is ended by stop.yml.
+        return False
+    return True
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
     try:
         os.killpg(leader, number)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # the latter: only processes of root are left in it
         return
