@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 GRACE_S = 10.0  # Ansible ends its workers within a second or two of a SIGTERM
@@ -41,8 +41,15 @@ def end_marked(mark: str, grace: float = GRACE_S) -> bool:
 
 def processes_with(mark: str) -> set[int]:
     """The processes that have `mark` as one of their arguments; this one apart."""
-    wanted = mark.encode()
-    found = set()
+    return {pid for pid, arguments in _arguments() if mark.encode() in arguments}
+
+
+def marks_in_use() -> set[str]:
+    """All arguments of all processes, this one's apart: to look for many marks at once."""
+    return {os.fsdecode(each) for _, arguments in _arguments() for each in arguments}
+
+
+def _arguments() -> Iterator[tuple[int, list[bytes]]]:
     for folder in PROC.iterdir():
         if not folder.name.isdigit() or int(folder.name) == os.getpid():
             continue
@@ -50,9 +57,7 @@ def processes_with(mark: str) -> set[int]:
             arguments = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue  # it has ended meanwhile
-        if wanted in arguments:
-            found.add(int(folder.name))
-    return found
+        yield int(folder.name), arguments
 
 
 def self_identity() -> dict[str, str | int]:

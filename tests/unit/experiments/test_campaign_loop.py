@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from experiments.attempts import STARTED
 from experiments.campaign import open_campaign
+from experiments.errors import UserError
 from experiments.figures import figures_of
 from experiments.files import utc_now
+from experiments.interrupts import Interrupts
+from experiments.playbooks import Playbooks, process_mark
+from experiments.processes import processes_with
 from experiments.records import read_record
 from experiments.report import write_report
+from experiments.screen import Screen
+from experiments.session import end_left_behind
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace, wait_until
 
 
@@ -292,6 +300,57 @@ def test_a_killed_controller_leaves_nothing_that_the_next_start_does_not_put_rig
     assert records["plain-w2/01"].status == "interrupted" and records["plain-w2/01"].total_s is None
     assert records["plain-w2/02"].ok
     assert not workplace.faults()
+
+
+def test_a_killed_controllers_cleaning_up_does_not_go_on_beside_the_next_command(
+    workplace: Workplace,
+) -> None:
+    workplace.behaviour(runs={"plain-w1": {"fails": "log"}}, stop_seconds=60)
+    process = workplace.start("run", "small", "--only", "plain-w1-*")
+    results = workplace.root / "results"
+
+    def stopping() -> list[Path]:
+        found = results.glob("small/*/*/01/stop-vars.json")
+        return [path for path in found if processes_with(process_mark(path))]
+
+    workplace.wait_for("calls.jsonl")
+    wait_until(lambda: "stop" in workplace.calls())
+    process.kill()
+    process.communicate(timeout=30)
+    assert workplace.records()["plain-w1/01"].status == "failed"  # so nothing of it is left behind
+    assert stopping()
+
+    workplace.behaviour()
+    status, output = workplace.run("run", "small", "--only", "plain-w1-*")
+    assert status == 0 and output.count("Ended a playbook that a killed controller had left running") == 1
+    assert not stopping()
+
+
+def test_what_another_user_left_running_is_not_passed_over(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = workplace.root / "results"
+    folder = results / "small" / "20260101T000000Z" / "plain-w1-e2-s1-ad1b6d41" / "01"
+    folder.mkdir(parents=True)
+    variables = folder / "vars.json"
+    variables.write_text("{}")
+
+    def kill_as_a_user(_pid: int, _number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setenv("TRAINBED_ANSIBLE_PLAYBOOK", str(workplace.program))
+    playbooks = Playbooks(workplace.root, Interrupts(), Screen())
+    left = subprocess.Popen(["bash", "-c", "sleep 600; :", "bash", process_mark(variables)], process_group=0)
+    try:
+        with monkeypatch.context() as patched, pytest.raises(UserError, match=rf"process {left.pid}, maybe"):
+            patched.setattr(os, "kill", kill_as_a_user)
+            end_left_behind(playbooks, results)
+        end_left_behind(playbooks, results)  # may now be ended
+        assert left.wait(timeout=5) < 0
+    finally:
+        if left.poll() is None:
+            os.killpg(left.pid, signal.SIGKILL)
+            left.wait()
 
 
 def test_what_a_dead_controller_left_is_recorded_though_the_code_has_changed(workplace: Workplace) -> None:
