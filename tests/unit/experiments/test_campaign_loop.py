@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -254,6 +255,37 @@ def test_a_signal_ends_the_run_whole_and_the_same_command_goes_on(
     ]
     assert workplace.records()["plain-w2/02"].ok and not workplace.records()["plain-w2/01"].ok
     assert len(workplace.campaigns()) == 1
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("command", ["report small", "check results", "compare results/small results/small"])
+def test_a_signal_ends_what_only_reads(
+    workplace: Workplace, command: str, number: signal.Signals, status: int
+) -> None:
+    folder = workplace.root / "results" / "small" / "20260101T000000Z"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "campaign.json")  # reading it takes as long as this test wants
+    process = workplace.start(*command.split())
+    writing: list[int] = []
+
+    def is_read() -> bool:
+        try:
+            writing.append(os.open(folder / "campaign.json", os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            assert error.errno == errno.ENXIO  # nobody reads it yet
+        return bool(writing)
+
+    try:
+        wait_until(is_read)
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=10)
+        assert process.returncode == status and "Traceback" not in output
+        assert output == "Stopped. The same command begins anew.\n"
+    finally:
+        process.kill()
+        process.wait()
+        for descriptor in writing:
+            os.close(descriptor)
 
 
 def test_a_third_signal_gives_up_cleaning_and_says_so(workplace: Workplace) -> None:
