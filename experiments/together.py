@@ -94,5 +94,10 @@ def whole_groups(plan: Sequence[PlannedRun], runs: Sequence[PlannedRun]) -> list
 
 def same_occasion(records: Sequence[Record | None]) -> bool:
     """Whether these are records of runs that began at the same moment, and all are there."""
-    moments = {record.together.begun if record and record.together else None for record in records}
+    return same_moment([record.together if record else None for record in records])
+
+
+def same_moment(notes: Sequence[Together | None]) -> bool:
+    """Whether all of these, of one attempt each, tell of the same beginning."""
+    moments = {note.begun if note else None for note in notes}
     return len(moments) == 1 and None not in moments
