@@ -202,7 +202,8 @@ def _parser() -> argparse.ArgumentParser:
         "--max-time",
         type=_minutes,
         metavar="MINUTES",
-        help="begin no run that, by earlier records, would not end within so many minutes",
+        help="begin no run that, by earlier records, would not end within so many minutes of the command's "
+        "beginning",
     )
 
     run.add_argument(

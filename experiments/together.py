@@ -77,6 +77,12 @@ def _company(run: PlannedRun, workers: int, side_by_side: bool) -> tuple[tuple[o
     return (run.run_id,), 1
 
 
+def first_that_counts(groups: Sequence[Group]) -> Sequence[Group]:
+    """The groups up to the first one that counts: a warm-up is in vain without it."""
+    at = next((at for at, group in enumerate(groups) if not group.runs[0].warm_up), len(groups) - 1)
+    return groups[: at + 1]
+
+
 def why_not_side_by_side(groups: Sequence[Group], workers: int) -> str | None:
     """Why nothing runs side by side though it was asked for, in a sentence; None where something does."""
     if any(group.why == "side by side" for group in groups):

@@ -23,6 +23,7 @@ from experiments.report import write_report
 from experiments.screen import Screen
 from experiments.session import end_left_behind
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace, wait_until
+from tests.unit.experiments.test_quiet import BUSY, watched
 
 
 def alive(pid: int) -> bool:
@@ -170,6 +171,32 @@ def test_the_plan_tells_the_time_by_earlier_records_and_max_time_is_kept(workpla
     assert len(workplace.records()) == 4
     status, output = workplace.run("run", "small", "--max-time", "soon")
     assert status == 2 and "'soon' is no number of minutes above 0" in output
+
+
+def test_max_time_learns_from_what_was_made_and_makes_no_warm_up_in_vain(workplace: Workplace) -> None:
+    axes = MATRIX.replace("[plain, slow]", "[plain]").replace("workers: [1, 2]", "workers: [1]")
+    workplace.matrix(axes.replace("seed: [1]", "seed: [1, 2]").replace("warm_ups: false", "warm_ups: true"))
+    workplace.behaviour(runs={"plain-w1-e2": {"takes": 8}})
+    status, output = workplace.run("run", "small", "--max-time", str(15 / 60))
+    assert status == 1 and "plain-w1-e2-s2-" in output
+    assert "is not begun: it would not end within --max-time" in output
+    # A warm-up and its run; neither the other block's run nor its warm-up, for which there was time.
+    assert workplace.calls() == ["lock held", "prepare", "run plain-w1", "run plain-w1", "lock free"]
+
+
+def test_max_time_counts_the_preparation_and_the_wait_for_quiet_nodes(workplace: Workplace) -> None:
+    workplace.behaviour(prepare_seconds=3)
+    status, output = workplace.run("run", "small", "--max-time", str(3 / 60))
+    assert status == 1 and "is not begun: it would not end within --max-time" in output
+    assert workplace.calls() == ["lock held", "prepare", "lock free"]
+
+    workplace.behaviour()
+    watched(workplace, BUSY, wait_s=20, otherwise="note")
+    workplace.forget_calls()
+    status, output = workplace.run("run", "small", "--max-time", str(15 / 60))
+    assert status == 1 and "is not begun: it would not end within --max-time" in output
+    assert "waits for quiet nodes" in output and "begins all the same" not in output
+    assert workplace.calls() == ["lock held", "prepare", "lock free"]
 
 
 def test_a_failed_run_is_recorded_and_does_not_stop_the_others(workplace: Workplace) -> None:
