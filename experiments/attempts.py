@@ -80,8 +80,11 @@ class Attempt:
     @property
     def left_behind(self) -> bool:
         """Whether its controller has ended without a record of it."""
-        if self.recorded:
-            return False
+        return not self.recorded and self.controller_gone
+
+    @property
+    def controller_gone(self) -> bool:
+        """Whether the process that saw to it has ended."""
         try:
             return not is_alive(self._note()["controller"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -93,9 +96,3 @@ class Attempt:
     def record(self) -> Record:
         """Its record (UserError if it is damaged)."""
         return read_record(self.folder / RECORD)
-
-
-def left_behind_anywhere(results: Path) -> list[Attempt]:
-    """Attempts of any matrix (each has a folder in `results`) that dead controllers left without a record."""
-    started = results.glob(f"*/[0-9]*/*/[0-9]*/{STARTED}")
-    return [attempt for path in sorted(started) if (attempt := Attempt(path.parent)).left_behind]

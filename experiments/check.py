@@ -43,7 +43,9 @@ def faults_of(folder: Path) -> Iterator[str]:
     for run in campaign.file.plan:
         for attempt in campaign.attempts(run.run_id):
             if not attempt.recorded:
-                yield f"{attempt.folder} has no record; the next `run` records it as interrupted."
+                left = attempt.left_behind  # else its controller lives, and will record it
+                what = "; the next `run` records it as interrupted" if left else " yet: its run is under way"
+                yield f"{attempt.folder} has no record{what}."
                 continue
             try:
                 record = read_record(attempt.folder / RECORD)

@@ -26,19 +26,23 @@ from experiments.watch import watch
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 USAGE_ERROR: Final = 2  # also what argparse ends with
+ENDED_AT_ONCE: Final = ("report", "compare", "check")  # by a signal: nothing of theirs runs elsewhere
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit status."""
     arguments = _parser().parse_args(argv)
     screen = Screen()
-    interrupts = Interrupts()
+    interrupts = Interrupts(at_once=arguments.command in ENDED_AT_ONCE)
     try:
         with interrupts:
             return _command(arguments, screen, interrupts)
     except Interrupted:
         screen.clear_status()
         screen.line("Stopped. The same command goes on where this one ended.")
+        return interrupts.exit_status
+    except KeyboardInterrupt:
+        screen.line("Stopped. The same command begins anew.")
         return interrupts.exit_status
     except UserError as error:
         screen.clear_status()
@@ -198,7 +202,8 @@ def _parser() -> argparse.ArgumentParser:
         "--max-time",
         type=_minutes,
         metavar="MINUTES",
-        help="begin no run that, by earlier records, would not end within so many minutes",
+        help="begin no run that, by earlier records, would not end within so many minutes of the command's "
+        "beginning",
     )
 
     run.add_argument(

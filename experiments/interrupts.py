@@ -1,7 +1,8 @@
 """Signals, taken note of and acted upon where it is safe.
 
 A handler only notes the signal and wakes the loop: raising in the middle of anything would leave it half
-done.
+done. What only reads, and writes files that are there whole or not at all, has no such loop, and is ended
+at once.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ class Interrupted(Exception):
 class Interrupts:
     """Notes the signals that ask for the end, for as long as the context is open."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_once: bool = False) -> None:
+        """`at_once`: a signal raises KeyboardInterrupt, wherever that is; else it is only noted."""
+        self._at_once = at_once
         self.received: list[signal.Signals] = []
         self.wake: queue.SimpleQueue[None] = (
             queue.SimpleQueue()
@@ -44,6 +47,8 @@ class Interrupts:
     def _note(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
         self.received.append(signal.Signals(number))
         self.wake.put(None)
+        if self._at_once:
+            raise KeyboardInterrupt
 
     @property
     def exit_status(self) -> int:

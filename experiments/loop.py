@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,7 +24,14 @@ from experiments.running import Running
 from experiments.selection import nothing_to_retry, runs_that_fit, runs_to_make
 from experiments.session import prepared_cluster
 from experiments.summary import show_campaign, show_references, show_what_is_trained
-from experiments.together import Group, groups_of, same_occasion, whole_groups, why_not_side_by_side
+from experiments.together import (
+    Group,
+    first_that_counts,
+    groups_of,
+    same_occasion,
+    whole_groups,
+    why_not_side_by_side,
+)
 
 
 def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Options, running: Running) -> int:
@@ -34,6 +42,7 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
         Interrupted: a signal ended it; what was under way is recorded, and nothing runs on.
     """
     results = root / "results"
+    began = time.monotonic()  # whoever has half an hour waits for the preparation, too
     with prepared_cluster(playbooks, matrix, results, "run", options.break_lock) as prepared:
         git = git_state(root)
         # Of older campaigns, too: the next one may not be the one that a dead controller left.
@@ -52,7 +61,7 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
             return 0
         selected = whole_groups(plan, selected)
         show_what_is_trained(playbooks.screen, campaign)
-        time_left = TimeLeft(options.max_time_s, results)
+        time_left = TimeLeft(options.max_time_s, began, results)
         loop = _Loop(playbooks, campaign, prepared, git, side_by_side=options.side_by_side)
         status = loop.go(plan, selected, time_left, running)
     return show_references(playbooks.screen, campaign) or status
@@ -84,22 +93,25 @@ class _Loop:
             self._screen.line(f"{done} of {len(possible)} runs are done already.")
         at, order = done, self._with_warm_ups(plan, todo)
         running.begins(self._campaign.file.name, selected, order)
-        for group in self._groups(order):
+        groups = self._groups(order)
+        for place, group in enumerate(groups):
             self._playbooks.interrupts.check()
             first, at = at + 1, at + sum(not run.warm_up for run in group.runs)
-            if not left.suffices(*group.runs):
-                self._screen.line(
-                    f"{group.name} is not begun: it would not end within --max-time. The same command "
-                    "goes on.",
-                    "yellow",
-                )
+            due = first_that_counts(groups[place:])
+            if not self._in_time(left, due):
                 break
             which = f"run {at} of {len(possible)}" if at >= first else f"warm-up before run {first}"
             which = f"runs {first} to {at} of {len(possible)}" if at > first else which
             quiet = self._wait_for_quiet(which, group)
+            if not self._in_time(left, due):  # waiting takes time, too
+                break
             refuse_changed_launching(self._playbooks.root, self._campaign.file.identity, group.name)
+            if quiet is not None and quiet.disturbed:
+                said = f"{group.name} begins all the same: {_not_quiet(quiet)}; its record says so."
+                self._screen.line(said, "yellow")
             time_left = partial(_time_left, rest=len(possible) - at, mean=self._mean_total())
             records = self._attempts.make(group, quiet, which, time_left)
+            left.learn(records)
             for record in [record for record in records if not record.ok][:1]:
                 # Now, so that the time it takes is no other run's.
                 self._attempts.stop(self._campaign.attempts(record.run_id)[-1])
@@ -110,6 +122,16 @@ class _Loop:
         if not todo:
             self._screen.line("Everything is done already; nothing was run. (--new begins a new campaign.)")
         return 1 if self._lacking(possible) else 0
+
+    def _in_time(self, left: TimeLeft, due: Sequence[Group]) -> bool:
+        """Whether there is time for these; says so where there is not."""
+        if left.suffices(*due):
+            return True
+        self._screen.line(
+            f"{due[-1].name} is not begun: it would not end within --max-time. The same command goes on.",
+            "yellow",
+        )
+        return False
 
     def _lacking(self, runs: Iterable[PlannedRun]) -> list[PlannedRun]:
         """Those that have no record that is ok; of runs that begin at once, not all of the same moment."""
@@ -160,15 +182,11 @@ class _Loop:
 
         quiet = wait_for_quiet(self._cluster.shells, limits, tell)
         self._screen.clear_status()
-        if not quiet.disturbed:
-            return quiet
-        said = f"after {quiet.waited_s:.0f} s the nodes are not quiet ({'; '.join(quiet.disturbed)})"
-        if limits.otherwise == "stop":
+        if quiet.disturbed and limits.otherwise == "stop":
             raise UserError(
-                f"{group.name} is not begun: {said}. End what disturbs, or raise the limit (quiet_* in the "
-                "inventory); the same command goes on."
+                f"{group.name} is not begun: {_not_quiet(quiet)}. End what disturbs, or raise the limit "
+                "(quiet_* in the inventory); the same command goes on."
             )
-        self._screen.line(f"{group.name} begins all the same: {said}; its record says so.", "yellow")
         return quiet
 
     def _mean_total(self) -> float | None:
@@ -177,6 +195,10 @@ class _Loop:
         alone = [record for record in records if record is not None and record.together is None]
         known = [record.total_s for record in alone if record.total_s is not None]
         return sum(known) / len(known) if known else None
+
+
+def _not_quiet(quiet: Quiet) -> str:
+    return f"after {quiet.waited_s:.0f} s the nodes are not quiet ({'; '.join(quiet.disturbed)})"
 
 
 def _time_left(progress: Sequence[Progress], rest: int, mean: float | None) -> str:

@@ -17,6 +17,7 @@ from experiments.plan import PlannedRun
 from experiments.progress import Progress
 from experiments.records import Record
 from experiments.running import Note
+from experiments.together import same_moment
 
 LEFT_BEHIND: Final = "Its controller has ended and left no record; the next `run` records it as interrupted."
 
@@ -28,6 +29,7 @@ class UnderWay:
         self.attempt = attempt
         self.run = run
         self.started = attempt.started
+        self.together = attempt.together
         self.progress = Progress(run.specification.work.epochs)
         self.heard: float | None = None  # Unix seconds of its last event, by this machine's clock
         self._read = 0  # bytes
@@ -81,7 +83,7 @@ class Seen:
     """A campaign at one moment; warm-ups are not among the counted."""
 
     done: int
-    failed: int  # by the command that goes on
+    failed: int  # by the command that goes on; of users, all where one did: they are made anew
     to_come: int
     not_runnable: int
     running: list[UnderWay]
@@ -115,7 +117,7 @@ class Observer:
         running = list(self._under_way.values())
         for each in running:
             each.read()
-        ok = {record.run_id for record in self._records.values() if record.ok}
+        ok = self._done()
         begun = {each.run.run_id for each in running}
         tried = {record.run_id for record in self._records.values() if record.started >= self.note.started}
         to_come = [self._runs[run_id] for run_id in self.note.todo if run_id not in ok | begun | tried]
@@ -137,6 +139,18 @@ class Observer:
         if left is not None or takes is None:
             return left
         return max(0.0, takes - (utc_now() - each.started).total_seconds())
+
+    def _done(self) -> set[str]:
+        """The runs that the command, too, takes for done; users' while the others yet may be."""
+        records = sorted(self._records.values(), key=lambda record: record.attempt)
+        ok = {record.run_id: record.together for record in records if record.ok}  # the newest
+        now = {each.run.run_id: each.together for each in self._under_way.values()}
+
+        def whole(run: PlannedRun) -> bool:
+            others = [now.get(other, ok.get(other)) for other in run.together if other != run.run_id]
+            return not others or same_moment([ok[run.run_id], *others])
+
+        return {run_id for run_id in ok if whole(self._runs[run_id])}
 
     def _read_records(self) -> list[Record]:
         """Reads what is new; returns the new records."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +18,9 @@ from experiments.plan import PlannedRun
 from experiments.playbooks import Playbooks
 from experiments.provenance import Git
 from experiments.reading import Reading, keep_reading, reading_of
+from experiments.records import Record
 from experiments.screen import Screen
+from experiments.together import Group
 
 
 @dataclass(frozen=True)
@@ -35,17 +38,28 @@ class Options:
 class TimeLeft:
     """How much of the time that a command may take is left."""
 
-    def __init__(self, limit_s: float | None, results: Path) -> None:
-        """The time begins now."""
-        self._end = None if limit_s is None else time.monotonic() + limit_s
+    def __init__(self, limit_s: float | None, began: float, results: Path) -> None:
+        """The time begins at `began`, by the monotonic clock; `results` are read now."""
+        self._end = None if limit_s is None else began + limit_s
         self._estimates = Estimates(results) if limit_s is not None else None
 
-    def suffices(self, *runs: PlannedRun) -> bool:
-        """Whether runs that begin now end in time, as far as earlier ones tell, if one waits for another."""
+    def suffices(self, *groups: Group) -> bool:
+        """Whether groups that begin now, one after another, end in time, as far as earlier runs tell."""
         if self._end is None or self._estimates is None:
             return True
-        seconds, _ = self._estimates.of_all(run.specification for run in runs)
-        return time.monotonic() + seconds < self._end
+        return time.monotonic() + sum(_seconds(group, self._estimates) for group in groups) < self._end
+
+    def learn(self, records: Iterable[Record]) -> None:
+        """Takes account of what was made since the results were read."""
+        if self._estimates is not None:
+            for record in records:
+                self._estimates.add(record)
+
+
+def _seconds(group: Group, estimates: Estimates) -> float:
+    seconds = [estimates.of(run.specification) or 0.0 for run in group.runs]
+    # Of users of one cluster, one may have to wait for another.
+    return max(seconds) if group.why == "side by side" else sum(seconds)
 
 
 def campaign_for(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 GRACE_S = 10.0  # Ansible ends its workers within a second or two of a SIGTERM
@@ -21,9 +21,8 @@ def end_group(leader: int, mark: str, grace: float = GRACE_S) -> None:
     family = _family(processes_with(mark) | {leader})
     for number in (signal.SIGTERM, signal.SIGKILL):
         _signal_group(leader, number)
-        for pid in family:
-            _signal(pid, number)
-        _wait_gone({leader, *family}, grace)
+        told = {pid for pid in family if _signal(pid, number)}
+        _wait_gone({leader, *told}, grace)
     # What was started while the rest was being ended.
     end_marked(mark, grace)
 
@@ -34,17 +33,23 @@ def end_marked(mark: str, grace: float = GRACE_S) -> bool:
     if not family:
         return False
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in family:
-            _signal(pid, number)
-        _wait_gone(family, grace)
+        told = {pid for pid in family if _signal(pid, number)}
+        _wait_gone(told, grace)
         family = {pid for pid in family if _alive(pid)}
     return True
 
 
 def processes_with(mark: str) -> set[int]:
     """The processes that have `mark` as one of their arguments; this one apart."""
-    wanted = mark.encode()
-    found = set()
+    return {pid for pid, arguments in _arguments() if mark.encode() in arguments}
+
+
+def marks_in_use() -> set[str]:
+    """All arguments of all processes, this one's apart: to look for many marks at once."""
+    return {os.fsdecode(each) for _, arguments in _arguments() for each in arguments}
+
+
+def _arguments() -> Iterator[tuple[int, list[bytes]]]:
     for folder in PROC.iterdir():
         if not folder.name.isdigit() or int(folder.name) == os.getpid():
             continue
@@ -52,9 +57,7 @@ def processes_with(mark: str) -> set[int]:
             arguments = (folder / "cmdline").read_bytes().split(b"\0")
         except OSError:
             continue  # it has ended meanwhile
-        if wanted in arguments:
-            found.add(int(folder.name))
-    return found
+        yield int(folder.name), arguments
 
 
 def self_identity() -> dict[str, str | int]:
@@ -125,15 +128,21 @@ def _wait_gone(pids: Iterable[int], seconds: float) -> None:
         time.sleep(0.05)
 
 
-def _signal(pid: int, number: signal.Signals) -> None:
+def _signal(pid: int, number: signal.Signals) -> bool:
+    """Whether there was such a process, and it could be told."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
-        return
+        return False
+    except PermissionError:
+        # On a node that is this machine, what `become` starts is root's. Ansible above it is ended all the
+        # same, and what root's processes do for a run is ended by stop.yml.
+        return False
+    return True
 
 
 def _signal_group(leader: int, number: signal.Signals) -> None:
     try:
         os.killpg(leader, number)
-    except ProcessLookupError:
+    except (ProcessLookupError, PermissionError):  # the latter: only processes of root are left in it
         return

@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.archive import build_archive
-from experiments.attempts import left_behind_anywhere
+from experiments.attempts import VARIABLES, Attempt
 from experiments.cluster import Prepared, read_prepared
 from experiments.errors import UserError
 from experiments.files import utc_now, write_whole
 from experiments.lock import cluster_lock
 from experiments.matrix import Matrix
 from experiments.playbooks import Playbooks, failure_message, last_lines, process_mark
-from experiments.processes import end_marked, has_process
+from experiments.processes import end_marked, has_process, marks_in_use, processes_with
 
 PREFIX = ".prepare-"  # then the controller's process id
 
@@ -81,14 +81,33 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> Prepared:
 
 def end_left_behind(playbooks: Playbooks, results: Path) -> None:
     """Ends the playbooks that killed controllers left running on this machine."""
-    for attempt in left_behind_anywhere(results):
-        if end_marked(process_mark(attempt.variables)):
+    in_use = marks_in_use()
+    # Of run.yml and of stop.yml, which works on behind a run that failed and has its record already.
+    for path in sorted(results.glob(f"*/[0-9]*/*/[0-9]*/*{VARIABLES}")):
+        mark = process_mark(path)
+        if mark in in_use and Attempt(path.parent).controller_gone and _ended(mark):
             playbooks.screen.line(
-                f"Ended a playbook that a killed controller had left running ({attempt.folder.parent.name})."
+                f"Ended a playbook that a killed controller had left running ({path.parent.parent.name})."
             )
     for folder in results.glob(f"{PREFIX}*"):
         pid = folder.name.removeprefix(PREFIX)
         if pid.isdigit() and not has_process(int(pid)):
             for name in ("lock-vars.json", "prepare-vars.json"):
-                end_marked(process_mark(folder / name))
+                _ended(process_mark(folder / name))
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ended(mark: str) -> bool:
+    """Ends the playbook with this mark; whether there was one.
+
+    Raises:
+        UserError: it could not be ended, and would get in the way of what comes.
+    """
+    was_there = end_marked(mark)
+    left = sorted(processes_with(mark))
+    if left:
+        raise UserError(
+            f"A playbook that a killed controller had left running can't be ended (process {left[0]}, maybe "
+            "another user's): end it, then give the same command again."
+        )
+    return was_there

@@ -77,6 +77,12 @@ def _company(run: PlannedRun, workers: int, side_by_side: bool) -> tuple[tuple[o
     return (run.run_id,), 1
 
 
+def first_that_counts(groups: Sequence[Group]) -> Sequence[Group]:
+    """The groups up to the first one that counts: a warm-up is in vain without it."""
+    at = next((at for at, group in enumerate(groups) if not group.runs[0].warm_up), len(groups) - 1)
+    return groups[: at + 1]
+
+
 def why_not_side_by_side(groups: Sequence[Group], workers: int) -> str | None:
     """Why nothing runs side by side though it was asked for, in a sentence; None where something does."""
     if any(group.why == "side by side" for group in groups):
@@ -94,5 +100,10 @@ def whole_groups(plan: Sequence[PlannedRun], runs: Sequence[PlannedRun]) -> list
 
 def same_occasion(records: Sequence[Record | None]) -> bool:
     """Whether these are records of runs that began at the same moment, and all are there."""
-    moments = {record.together.begun if record and record.together else None for record in records}
+    return same_moment([record.together if record else None for record in records])
+
+
+def same_moment(notes: Sequence[Together | None]) -> bool:
+    """Whether all of these, of one attempt each, tell of the same beginning."""
+    moments = {note.begun if note else None for note in notes}
     return len(moments) == 1 and None not in moments

@@ -83,9 +83,11 @@ class _Watcher:
         return None
 
     def _find(self) -> None:
-        """The newest command that lives; where none does, the newest that was killed."""
+        """The newest command that lives, has its campaign at best; where none does, the newest killed one."""
         found = [each for each in notes(self._results) if self._name is None or each[1].matrix == self._name]
-        found.sort(key=lambda each: each[1].alive, reverse=True)
+        # One without a campaign may be about to hear that another one has the cluster's lock.
+        alive = [(path, note) for path, note in found if note.alive]
+        found = [each for each in alive if each[1].campaign is not None] or alive or found
         if found:
             self._path, self._note = found[0]
 

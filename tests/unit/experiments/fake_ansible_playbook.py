@@ -109,6 +109,7 @@ def run(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> i
     for epoch in range(1, work["epochs"] + 1):
         figures = {"loss": 0.61, "lr": 0.001, "samples_per_s": 210.0, "ranks": ranks}
         event("step", epoch=epoch, step=steps, steps=steps, **figures)
+    time.sleep(how.get("takes", 0))
     if "tells_error" in how:
         event("error", rank=0, message=how["tells_error"])
     if how.get("meets"):  # others that must be under way at the same time

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from experiments.attempts import STARTED
 from experiments.campaign import open_campaign
+from experiments.errors import UserError
 from experiments.figures import figures_of
+from experiments.files import utc_now
+from experiments.interrupts import Interrupts
+from experiments.playbooks import Playbooks, process_mark
+from experiments.processes import processes_with
 from experiments.records import read_record
 from experiments.report import write_report
+from experiments.screen import Screen
+from experiments.session import end_left_behind
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace, wait_until
+from tests.unit.experiments.test_quiet import BUSY, watched
 
 
 def alive(pid: int) -> bool:
@@ -165,6 +177,32 @@ def test_the_plan_tells_the_time_by_earlier_records_and_max_time_is_kept(workpla
     assert status == 2 and "'soon' is no number of minutes above 0" in output
 
 
+def test_max_time_learns_from_what_was_made_and_makes_no_warm_up_in_vain(workplace: Workplace) -> None:
+    axes = MATRIX.replace("[plain, slow]", "[plain]").replace("workers: [1, 2]", "workers: [1]")
+    workplace.matrix(axes.replace("seed: [1]", "seed: [1, 2]").replace("warm_ups: false", "warm_ups: true"))
+    workplace.behaviour(runs={"plain-w1-e2": {"takes": 8}})
+    status, output = workplace.run("run", "small", "--max-time", str(15 / 60))
+    assert status == 1 and "plain-w1-e2-s2-" in output
+    assert "is not begun: it would not end within --max-time" in output
+    # A warm-up and its run; neither the other block's run nor its warm-up, for which there was time.
+    assert workplace.calls() == ["lock held", "prepare", "run plain-w1", "run plain-w1", "lock free"]
+
+
+def test_max_time_counts_the_preparation_and_the_wait_for_quiet_nodes(workplace: Workplace) -> None:
+    workplace.behaviour(prepare_seconds=3)
+    status, output = workplace.run("run", "small", "--max-time", str(3 / 60))
+    assert status == 1 and "is not begun: it would not end within --max-time" in output
+    assert workplace.calls() == ["lock held", "prepare", "lock free"]
+
+    workplace.behaviour()
+    watched(workplace, BUSY, wait_s=20, otherwise="note")
+    workplace.forget_calls()
+    status, output = workplace.run("run", "small", "--max-time", str(15 / 60))
+    assert status == 1 and "is not begun: it would not end within --max-time" in output
+    assert "waits for quiet nodes" in output and "begins all the same" not in output
+    assert workplace.calls() == ["lock held", "prepare", "lock free"]
+
+
 def test_a_failed_run_is_recorded_and_does_not_stop_the_others(workplace: Workplace) -> None:
     other_uid = {"uid": 0}
     workplace.behaviour(
@@ -250,6 +288,37 @@ def test_a_signal_ends_the_run_whole_and_the_same_command_goes_on(
     assert len(workplace.campaigns()) == 1
 
 
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("command", ["report small", "check results", "compare results/small results/small"])
+def test_a_signal_ends_what_only_reads(
+    workplace: Workplace, command: str, number: signal.Signals, status: int
+) -> None:
+    folder = workplace.root / "results" / "small" / "20260101T000000Z"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "campaign.json")  # reading it takes as long as this test wants
+    process = workplace.start(*command.split())
+    writing: list[int] = []
+
+    def is_read() -> bool:
+        try:
+            writing.append(os.open(folder / "campaign.json", os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            assert error.errno == errno.ENXIO  # nobody reads it yet
+        return bool(writing)
+
+    try:
+        wait_until(is_read)
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=10)
+        assert process.returncode == status and "Traceback" not in output
+        assert output == "Stopped. The same command begins anew.\n"
+    finally:
+        process.kill()
+        process.wait()
+        for descriptor in writing:
+            os.close(descriptor)
+
+
 def test_a_third_signal_gives_up_cleaning_and_says_so(workplace: Workplace) -> None:
     workplace.behaviour(runs={"plain-w1": {"hangs": True}}, stop_seconds=60)
     process = workplace.start("run", "small")
@@ -294,6 +363,57 @@ def test_a_killed_controller_leaves_nothing_that_the_next_start_does_not_put_rig
     assert records["plain-w2/01"].status == "interrupted" and records["plain-w2/01"].total_s is None
     assert records["plain-w2/02"].ok
     assert not workplace.faults()
+
+
+def test_a_killed_controllers_cleaning_up_does_not_go_on_beside_the_next_command(
+    workplace: Workplace,
+) -> None:
+    workplace.behaviour(runs={"plain-w1": {"fails": "log"}}, stop_seconds=60)
+    process = workplace.start("run", "small", "--only", "plain-w1-*")
+    results = workplace.root / "results"
+
+    def stopping() -> list[Path]:
+        found = results.glob("small/*/*/01/stop-vars.json")
+        return [path for path in found if processes_with(process_mark(path))]
+
+    workplace.wait_for("calls.jsonl")
+    wait_until(lambda: "stop" in workplace.calls())
+    process.kill()
+    process.communicate(timeout=30)
+    assert workplace.records()["plain-w1/01"].status == "failed"  # so nothing of it is left behind
+    assert stopping()
+
+    workplace.behaviour()
+    status, output = workplace.run("run", "small", "--only", "plain-w1-*")
+    assert status == 0 and output.count("Ended a playbook that a killed controller had left running") == 1
+    assert not stopping()
+
+
+def test_what_another_user_left_running_is_not_passed_over(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = workplace.root / "results"
+    folder = results / "small" / "20260101T000000Z" / "plain-w1-e2-s1-ad1b6d41" / "01"
+    folder.mkdir(parents=True)
+    variables = folder / "vars.json"
+    variables.write_text("{}")
+
+    def kill_as_a_user(_pid: int, _number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setenv("TRAINBED_ANSIBLE_PLAYBOOK", str(workplace.program))
+    playbooks = Playbooks(workplace.root, Interrupts(), Screen())
+    left = subprocess.Popen(["bash", "-c", "sleep 600; :", "bash", process_mark(variables)], process_group=0)
+    try:
+        with monkeypatch.context() as patched, pytest.raises(UserError, match=rf"process {left.pid}, maybe"):
+            patched.setattr(os, "kill", kill_as_a_user)
+            end_left_behind(playbooks, results)
+        end_left_behind(playbooks, results)  # may now be ended
+        assert left.wait(timeout=5) < 0
+    finally:
+        if left.poll() is None:
+            os.killpg(left.pid, signal.SIGKILL)
+            left.wait()
 
 
 def test_what_a_dead_controller_left_is_recorded_though_the_code_has_changed(workplace: Workplace) -> None:
@@ -463,6 +583,17 @@ def test_a_damaged_record_is_named(workplace: Workplace) -> None:
     status, output = workplace.run("run", "small", "--only", "plain-w1-*")
     assert status == 0 and "Recorded as interrupted" in output
     assert [record.status for record in workplace.records().values()] == ["interrupted", "ok"]
+
+
+def test_a_run_that_goes_on_is_told_from_one_whose_controller_died(workplace: Workplace) -> None:
+    assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
+    campaign = open_campaign(workplace.campaigns()[-1])
+    attempt = campaign.new_attempt(campaign.file.plan[1].run_id)
+    attempt.begin(utc_now())  # by this process, which lives
+    assert workplace.faults()[0] == f"{attempt.folder} has no record yet: its run is under way."
+    (attempt.folder / STARTED).unlink()
+    interrupted = "the next `run` records it as interrupted"
+    assert workplace.faults()[0] == f"{attempt.folder} has no record; {interrupted}."
 
 
 def test_a_reader_who_goes_away_does_not_stop_it(workplace: Workplace) -> None:

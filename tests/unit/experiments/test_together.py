@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,10 @@ from experiments.errors import UserError
 from experiments.estimates import Estimates
 from experiments.figures import figures_of
 from experiments.matrix_file import load_matrix
+from experiments.opening import TimeLeft
 from experiments.records import Record, read_record
 from experiments.report import view, write_report
-from experiments.together import WAITS_S
+from experiments.together import WAITS_S, Group
 from experiments.users import occasions, users_rows
 from experiments.users_tables import together_sentences
 from tests.unit.experiments.made_up_records import STARTED, campaign, planned, record
@@ -185,6 +187,16 @@ def test_side_by_side_are_runs_of_one_worker_and_no_others(workplace: Workplace)
     figures = figures_of(open_campaign(workplace.campaigns()[-1]))
     assert "4 of 8 runs were made side by side with others" in together_sentences(figures)[0]
     assert all(len(cell.records) == 1 for cell in figures.cells)
+
+
+def test_the_time_of_runs_side_by_side_is_the_longest_ones_and_of_users_the_sum(tmp_path: Path) -> None:
+    runs = [planned("ddp", 1, seed) for seed in (1, 2)]
+    left = TimeLeft(15.0, time.monotonic(), tmp_path)
+    users, beside = Group(runs, "users"), Group(runs, "side by side")
+    assert left.suffices(users, users)  # nothing is known
+    left.learn([record("ddp", 1, 8.0, 10.0)])
+    assert left.suffices(beside) and not left.suffices(users) and not left.suffices(beside, beside)
+    assert TimeLeft(None, time.monotonic(), tmp_path).suffices(users, users)
 
 
 def test_side_by_side_where_there_is_nothing_to_put_there(workplace: Workplace) -> None:

@@ -10,20 +10,27 @@ import signal
 import subprocess
 import sys
 import threading
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from experiments.attempts import LIVE
+from experiments.attempts import LIVE, Attempt
 from experiments.campaign import open_campaign
 from experiments.estimates import Estimates
+from experiments.files import utc_now
 from experiments.observe import Observer, UnderWay
+from experiments.processes import self_identity
 from experiments.progress import Follower, Progress
+from experiments.records import Together, write_record
 from experiments.running import PREFIX, Note, Running, notes
 from experiments.screen import Screen
 from experiments.watch_view import counts, left_text, silence
+from tests.unit.experiments.made_up_records import STARTED, campaign, planned, record
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace, wait_until
 from tests.unit.experiments.test_quiet import BUSY, QUIET, watched
+from tests.unit.experiments.test_together import USERS
 
 WAITING = "waiting for a campaign of small to begin"
 
@@ -191,6 +198,72 @@ def test_a_matrix_that_was_stopped_has_ended(workplace: Workplace) -> None:
     status, said = seen.end()
     assert run.wait(timeout=30) == 130
     assert status == 1 and "killed" not in said and re.search(r"plain-w2-\S+ +interrupted ", said)
+
+
+def test_users_that_are_made_anew_are_counted_as_the_command_counts_them(workplace: Workplace) -> None:
+    first, second, only = "plain-w1-e2-s1", "plain-w1-e2-s2", ("--only", "plain-w1-e2-s1-*")
+    workplace.matrix(USERS)
+    workplace.behaviour(runs={first: {"meets": 1}, second: {"meets": 1, "fails": "log"}})
+    assert workplace.run("run", "small", *only)[0] == 1
+
+    # Now the other one fails: each has a record that is ok, and they are of two moments.
+    workplace.behaviour(runs={first: {"waits": True, "fails": "log"}, second: {"waits": True}})
+    run = workplace.start("run", "small", *only)
+    seen = watching(workplace, "small")
+    assert seen.says("2 running").startswith("small · campaign ")
+    assert seen.says("0 of 2 runs done, 2 running, 0 to come")
+    (workplace.cluster_folder / "go-on").touch()
+    status, said = seen.end()
+    assert (status, run.wait(timeout=30)) == (1, 1)
+    assert "small has ended: 0 of 2 runs done, 2 failed, 0 running, 0 to come." in said
+
+
+@pytest.mark.parametrize("ends", ["ok", "failed"])
+def test_a_user_counts_as_done_while_the_other_of_the_same_moment_goes_on(tmp_path: Path, ends: str) -> None:
+    plan = [planned("ddp", 1, seed) for seed in (1, 2)]
+    ids = [run.run_id for run in plan]
+    there = campaign(tmp_path, [run.model_copy(update={"together": ids}) for run in plan], [])
+    again = STARTED + timedelta(hours=1)
+    note = Note(matrix="made", started=again, controller={}, campaign=there.file.name, selected=ids, todo=ids)
+
+    def begin(place: int, moment: datetime) -> Attempt:
+        attempt = there.new_attempt(ids[place])
+        attempt.begin(moment, Together(why="users", runs=ids, place=place, begun=moment))
+        return attempt
+
+    def end(attempt: Attempt, place: int, status: str = "ok") -> None:
+        reason = None if status == "ok" else "It was lost."
+        moment = attempt.started
+        told: dict[str, Any] = {"status": status, "reason": reason, "together": attempt.together}
+        told |= {"started": moment, "ended": moment}
+        write_record(record("ddp", 1, 10.0, 12.0, place + 1, attempt.number, **told), attempt.folder)
+
+    end(begin(0, STARTED), 0)
+    end(begin(1, STARTED), 1, "failed")
+    observer = Observer(there, note, Estimates(tmp_path))
+    assert counts(observer.look()) == "0 of 2 runs done, 0 running, 2 to come"
+    first, second = begin(0, again), begin(1, again)
+    assert counts(observer.look()) == "0 of 2 runs done, 2 running, 0 to come"
+    end(first, 0)
+    assert counts(observer.look()) == "1 of 2 runs done, 1 running, 0 to come"
+    end(second, 1, ends)
+    last = "2 of 2 runs done" if ends == "ok" else "0 of 2 runs done, 2 failed"
+    assert counts(observer.look()) == f"{last}, 0 running, 0 to come"
+
+
+def test_of_two_commands_the_one_with_a_campaign_is_followed(workplace: Workplace) -> None:
+    run = hanging(workplace)
+    try:
+        # It began later, and has yet to hear that the lock is held.
+        other = Note(matrix="other", started=utc_now(), controller=self_identity(), doing="locking")
+        (workplace.root / "results" / f"{PREFIX}1.json").write_text(other.model_dump_json())
+        seen = watching(workplace)
+        assert seen.says("1 of 4 runs done, 1 running").startswith("small · campaign ")
+        seen.process.send_signal(signal.SIGINT)
+        seen.end()
+    finally:
+        run.send_signal(signal.SIGINT)
+        run.wait(timeout=30)
 
 
 def test_a_command_that_could_not_begin_has_ended(workplace: Workplace) -> None:
