@@ -185,7 +185,8 @@ def _step(stacks: Sequence[str], parts: list[Parts]) -> Answer:
     entries: dict[str, str] = {}
     ranges: dict[str, dict[str, Range | None]] = {}
     for each in parts:
-        place, half = counted(each.workers, "worker"), each.here.step_half
+        place = ", ".join(filter(None, (counted(each.workers, "worker"), each.setting)))
+        half = each.here.step_half
         text = f"{place}: {each.here.step_s * 1000:.2f} ms" + (
             f" ± {half * 1000:.2f}" if half is not None else ""
         )

@@ -25,7 +25,7 @@ from experiments.provisioning import FILE as PROVISIONING_FILE
 from experiments.provisioning import Provisioning
 from experiments.report import view, write_report
 from experiments.tables import Table
-from tests.unit.experiments.made_up_records import STARTED, campaign, planned, quick, record
+from tests.unit.experiments.made_up_records import STARTED, campaign, planned, quick, record, with_batches
 from tests.unit.experiments.made_up_workplace import Workplace
 from tests.unit.experiments.test_experiment_report import seeds
 
@@ -282,6 +282,24 @@ def test_waiting_speaks_for_a_stack_whose_interval_is_below_the_others(tmp_path:
         ]
         made = campaign(tmp_path / says, plan, records)
         assert rows(made, WHICH)["one researcher, nobody else on the cluster",][-1] == says
+
+
+def test_time_per_step_speaks_for_a_stack_that_is_faster_with_every_setting(tmp_path: Path) -> None:
+    # Spark's steps take twice as long as DDP's with batches of 16, and less than DDP's with those of 64.
+    cells = [
+        (stack, 1, epochs, batch, [seconds * epochs + seed / 100 for seed in (1, 2, 3)])
+        for stack, batch, seconds in (
+            ("ddp", 16, 10.0),
+            ("spark", 16, 20.0),
+            ("ddp", 64, 6.0),
+            ("spark", 64, 5.0),
+        )
+        for epochs in (2, 10)
+    ]
+    row = rows(with_batches(tmp_path, cells), WHICH)["nothing but training",]
+    assert [entry.count("1 worker, batch_per_worker 16: ") for entry in row[2:4]] == [1, 1]
+    assert [entry.count("1 worker, batch_per_worker 64: ") for entry in row[2:4]] == [1, 1]
+    assert row[-1] == "can't tell"
 
 
 def test_weights_that_differ_speak_for_nobody(tmp_path: Path) -> None:
