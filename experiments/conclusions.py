@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from experiments.comparisons import Compared
 from experiments.figures import Figures
 from experiments.statistics import MARGIN
 from experiments.verdicts import outcome
 from experiments.wording import counted
 
+NOT_OF_TIMES: Final = "So nothing is said of their times against one another."
+
 
 def conclusions(figures: Figures, compared: list[Compared]) -> list[str]:
     """Two sentences that follow the one on equal weights: the stacks' times, and what more workers bring."""
-    return [_times(compared, figures.campaign.baseline), _workers(figures)]
+    times = _times(compared, figures.campaign.baseline)
+    return [NOT_OF_TIMES if weights_differ(figures) else times, _workers(figures)]
+
+
+def weights_differ(figures: Figures) -> bool:
+    """Whether equal work ended with different weights, so that times can't be compared."""
+    return any(not work.equal for work in figures.compared)
 
 
 def weights_sentence(figures: Figures) -> str:

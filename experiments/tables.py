@@ -12,6 +12,7 @@ from experiments.statistics import Split
 
 NOTHING: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
+WEIGHTS_DIFFER: Final = "Equal work did NOT give equal weights, so nothing follows from these ratios. "
 PHASE_NAMES: Final = {"exposed_sync": "exposed synchronisation"}
 
 
@@ -35,8 +36,8 @@ class Table:
     marked: list[int] = field(default_factory=list)  # rows that call for attention, from 0
 
 
-def comparison_table(compared: list[Compared], baseline: str) -> Table:
-    """The stacks against the baseline."""
+def comparison_table(compared: list[Compared], baseline: str, weights_differ: bool = False) -> Table:
+    """The stacks against the baseline; where equal work ended with different weights it warns."""
     rows = [
         [
             each.cell.stack,
@@ -54,7 +55,8 @@ def comparison_table(compared: list[Compared], baseline: str) -> Table:
     names = ["pairs", f"train_s over {baseline}", "95 % interval", "p (Holm)", "p of 3 % or more (TOST)"]
     return Table(
         title=f"Against {baseline}",
-        before=(
+        before=(WEIGHTS_DIFFER if weights_differ else "")
+        + (
             "Geometric means of the ratios of runs with the same seed, with Student's intervals of their "
             f"logarithms. {len(rows)} comparison{'s are' if len(rows) > 1 else ' is'} made here; p is "
             "corrected for their number."

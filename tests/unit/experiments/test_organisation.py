@@ -309,6 +309,29 @@ def test_weights_that_differ_speak_for_nobody(tmp_path: Path) -> None:
     assert row[2:] == ["equal weights in 0 of 1 works"] * 2 + ["none: equal work differed"]
 
 
+def test_times_of_equal_work_that_ended_differently_are_not_compared(tmp_path: Path) -> None:
+    cells = [
+        (stack, 1, epochs, 32, [more * epochs + seed / 100 for seed in (1, 2, 3)])
+        for stack, more in (("ddp", 10.0), ("spark", 20.0))
+        for epochs in (2, 10)
+    ]
+    equal, differs = (
+        with_batches(tmp_path / name, cells, **changes)
+        for name, changes in (("equal", {}), ("differs", {"weights_digest": "f" * 64}))
+    )
+    for situation in ("speed above all", "nothing but training"):
+        assert rows(equal, WHICH)[situation,][-1] == "ddp"
+        assert rows(differs, WHICH)[situation,][-1] == "can't tell: equal work differed"
+    content = view(figures_of(differs))
+    assert content["conclusions"][0] == "So nothing is said of their times against one another."
+    assert "takes" not in " ".join(content["conclusions"])
+    warning = "Equal work did NOT give equal weights"
+    assert [table(made, "Against ddp").before.startswith(warning) for made in (equal, differs)] == [
+        False,
+        True,
+    ]
+
+
 def test_a_feature_speaks_for_a_stack_by_its_level_and_says_so_where_no_test_of_it_does(
     tmp_path: Path,
 ) -> None:
