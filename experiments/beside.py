@@ -76,6 +76,11 @@ def _lengths(epochs: set[int]) -> dict[int, int]:
     return dict.fromkeys(epochs, SHORT) | known
 
 
+def main_length(epochs: set[int]) -> int:
+    """Which of our lengths stands beside its main experiment in figure 5.1: its own, or else the shortest."""
+    return SHORT if SHORT in epochs else min(epochs)
+
+
 def _alone(pair: _Pair, reference: Reference) -> Iterator[Beside]:
     """Tables 5.1 to 5.3, 5.5 and 5.6: times and accuracies as they are."""
     cell, there = pair.cell, reference.run(pair.cell.stack, pair.cell.workers, pair.length)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 from typing import Any, Final
 
+from experiments.beside import SHORT, main_length
 from experiments.figures import Cell, Figures, phase_names
 from experiments.reference import Reference
 from experiments.waterfall import draw_waterfalls
@@ -77,8 +78,8 @@ def _with_dark_colours(svg: bytes) -> bytes:
 def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
     """Figure 5.1: training time by stack and number of workers, here and in the dissertation."""
     here, there = figure.subplots(1, 2)
-    longest = max(int(cell.axes["epochs"]) for cell in cells)
-    chosen = [cell for cell in cells if int(cell.axes["epochs"]) == longest]
+    length = main_length({int(cell.axes["epochs"]) for cell in cells})
+    chosen = [cell for cell in cells if int(cell.axes["epochs"]) == length]
     stacks = list(dict.fromkeys(cell.stack for cell in chosen))
     workers = sorted({cell.workers for cell in chosen})
 
@@ -114,12 +115,12 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
         return cell.train_s.mean, 0.0 if high is None else high - cell.train_s.mean, cell.train_s.n
 
     def printed(stack: str, number: int) -> tuple[float, float, int] | None:
-        run = reference.run(stack, number, 20)
+        run = reference.run(stack, number, SHORT)
         return (run.seconds, 0.0, run.of_runs) if run else None
 
     spread = any(cell.train_s is not None and cell.train_s.high is not None for cell in chosen)
-    bars(here, f"here, {longest} epochs{' (95 % intervals)' if spread else ''}", measured)
-    bars(there, "the dissertation, 20 epochs (figure 5.1)", printed)
+    bars(here, f"here, {length} epochs{' (95 % intervals)' if spread else ''}", measured)
+    bars(there, f"the dissertation, {SHORT} epochs (figure 5.1)", printed)
 
 
 def _phases(figure: Any, cells: Sequence[Cell]) -> None:

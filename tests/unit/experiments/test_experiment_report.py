@@ -14,7 +14,7 @@ from experiments.conclusions import weights_sentence
 from experiments.figures import Cell, figures_of, half_width
 from experiments.plan import PlannedRun
 from experiments.report import view, write_report
-from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec
+from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec, with_batches
 from training.spec import RunSpec
 
 
@@ -225,6 +225,19 @@ def test_plots_are_made_as_png_and_svg_and_are_the_same_again(tmp_path: Path) ->
         assert len(data) > 5000
     nothing = campaign(tmp_path / "none", [planned("ddp", 1)], [])
     assert not [path for path in write_report(nothing) if path.parent.name == "plots"]
+
+
+@pytest.mark.parametrize(
+    ("lengths", "drawn"), [((20, 100), 20), ((2, 10), 2), ((5, 20), 20), ((10, 100), 10)]
+)
+def test_figure_5_1_shows_the_runs_that_stand_for_the_dissertations_20_epochs(
+    tmp_path: Path, lengths: tuple[int, int], drawn: int
+) -> None:
+    made = with_batches(tmp_path, [("ddp", 1, epochs, 32, [10.0 * epochs]) for epochs in lengths])
+    svg = next(path for path in write_report(made) if path.name == "times.svg").read_text(encoding="utf-8")
+    assert (
+        f"<!-- here, {drawn} epochs -->" in svg and "<!-- the dissertation, 20 epochs (figure 5.1) -->" in svg
+    )
 
 
 def test_bars_are_in_proportion() -> None:
