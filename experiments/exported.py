@@ -101,7 +101,7 @@ def rows_of(
         )
     for one in beside:
         rows.append(
-            {"section": "dissertation", "stack": one.stack, "workers": one.workers}
+            {"section": "dissertation", "stack": one.stack, "workers": one.workers, "setting": one.setting}
             | {"epochs": int(one.epochs) if one.epochs.isdigit() else None}
             | {"quantity": one.quantity, "value": one.here, "dissertation": one.there, "runs": one.runs}
         )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from statistics import fmean
+from textwrap import fill
 from typing import Any, Final
 
 from experiments.beside import SHORT, main_length
-from experiments.figures import Cell, Figures, phase_names
+from experiments.figures import Cell, Figures, phase_names, setting_text
 from experiments.reference import Reference
 from experiments.waterfall import draw_waterfalls
 from experiments.why import Waterfall
@@ -18,6 +19,7 @@ from experiments.wording import counted
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000")
 HATCHES: Final = ("", "//", "xx", "..")
 INCHES_A_BAR: Final = 0.3
+WIDTH: Final = 55  # characters that a title of half the width has room for
 FORMATS: Final = {"png": {"Software": None}, "svg": {"Date": None}}  # what would differ from day to day
 DARK: Final = """
 @media (prefers-color-scheme: dark) {
@@ -80,6 +82,7 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
     here, there = figure.subplots(1, 2)
     length = main_length({int(cell.axes["epochs"]) for cell in cells})
     chosen = [cell for cell in cells if int(cell.axes["epochs"]) == length]
+    chosen, setting = _first_settings(chosen)
     stacks = list(dict.fromkeys(cell.stack for cell in chosen))
     workers = sorted({cell.workers for cell in chosen})
 
@@ -119,8 +122,22 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
         return (run.seconds, 0.0, run.of_runs) if run else None
 
     spread = any(cell.train_s is not None and cell.train_s.high is not None for cell in chosen)
-    bars(here, f"here, {length} epochs{' (95 % intervals)' if spread else ''}", measured)
+    bars(here, f"here, {length} epochs{' (95 % intervals)' if spread else ''}{setting}", measured)
     bars(there, f"the dissertation, {SHORT} epochs (figure 5.1)", printed)
+
+
+def _first_settings(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
+    """For each number of workers the cells with its first setting, and a line that says so if others lack."""
+    first: dict[int, str] = {}
+    for cell in cells:
+        first.setdefault(cell.workers, setting_text(cell.axes))
+    kept = [cell for cell in cells if setting_text(cell.axes) == first[cell.workers]]
+    if len(kept) == len(cells):
+        return kept, ""
+    names = [name for name, value in cells[0].axes.items() if any(each.axes[name] != value for each in cells)]
+    told = {setting_text({name: cell.axes[name] for name in names}) for cell in kept}
+    only = told.pop() if len(told) == 1 else "the first setting of each number of workers"
+    return kept, f"\n{fill(f'only {only}', WIDTH)}"
 
 
 def _phases(figure: Any, cells: Sequence[Cell]) -> None:

@@ -40,7 +40,7 @@ def comparison_table(compared: list[Compared], baseline: str, weights_differ: bo
     """The stacks against the baseline; where equal work ended with different weights it warns."""
     rows = [
         [
-            each.cell.stack,
+            stack_text(each.cell.stack, setting_text(each.cell.axes)),
             str(each.cell.workers),
             *_epochs(each),
             str(each.ratio.n),

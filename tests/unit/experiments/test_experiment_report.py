@@ -240,6 +240,32 @@ def test_figure_5_1_shows_the_runs_that_stand_for_the_dissertations_20_epochs(
     )
 
 
+def test_cells_that_differ_in_a_setting_are_told_apart(tmp_path: Path) -> None:
+    from pyarrow import csv
+
+    times = {("ddp", 16): 10.0, ("ddp", 64): 8.0, ("spark", 16): 15.0, ("spark", 64): 16.0}
+    cells_made = [(stack, 2, 2, batch, [each, each + 1]) for (stack, batch), each in times.items()]
+    made = with_batches(tmp_path, cells_made)
+    tables = {table.title: table for table in view(figures_of(made))["tables"]}
+    names = [f"{stack}, batch_per_worker {batch}" for stack, batch in times]
+    per_epoch = [row for row in tables["Beside the dissertation"].rows if row[5] == "seconds per epoch"]
+    assert {row[1]: row[6] for row in per_epoch} == dict(
+        zip(names, ("5.25", "4.25", "7.75", "8.25"), strict=True)
+    )
+    assert [row[0] for row in tables["Against ddp"].rows] == names[2:]
+    paths = {path.name: path for path in write_report(made)}
+    rows = [row for row in csv.read_csv(paths["figures.csv"]).to_pylist() if row["section"] == "dissertation"]
+    assert {row["setting"] for row in rows} == {"batch_per_worker 16", "batch_per_worker 64"}
+    svg = paths["times.svg"].read_text(encoding="utf-8")
+    assert "only batch_per_worker 16 -->" in svg and "batch_per_worker 64" not in svg
+
+
+def test_a_setting_that_goes_with_the_number_of_workers_is_not_left_out_of_figure_5_1(tmp_path: Path) -> None:
+    made = with_batches(tmp_path, [("ddp", 1, 2, 32, [20.0]), ("ddp", 2, 2, 16, [12.0])])
+    svg = next(path for path in write_report(made) if path.name == "times.svg").read_text(encoding="utf-8")
+    assert svg.count("<!-- n=1 -->") == 2 and "only" not in svg
+
+
 def test_bars_are_in_proportion() -> None:
     chart = bar_chart([Bar("a <b>", 50, 100, True), Bar("b", 20, 25, False)], "times")
     assert "a &lt;b&gt;" in chart and 'width="50.000%"' in chart and 'x="20.000%"' in chart
