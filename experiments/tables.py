@@ -77,7 +77,9 @@ def parts_table(found: list[Parts]) -> Table:
     return Table(
         title="Fixed and per step",
         before=(
-            "A line through train_s at different lengths: what a stack costs once, and what in every step. "
+            "A line through train_s at different lengths: what training itself costs once (without the "
+            "stack's start: see Where the time goes), and what in every step, evaluations shared out over "
+            "the steps. "
             "Half widths of 95 % intervals, where there are more than two runs. The dissertation's line goes "
             "through a mean of five runs and a single run."
         ),

@@ -404,6 +404,9 @@ def test_two_lengths_split_every_stacks_time(tmp_path: Path) -> None:
     table = next(table for table in content["tables"] if table.title == "Fixed and per step")
     steps = spec("ddp", 1).work.steps_per_epoch
     assert table.rows == [["ddp", "1", "2", "2.0", f"{5000 / steps:.2f}", "-3.5", "43.52"]]
+    # Of train_s: what launching takes is a phase, and no fixed part.
+    assert "without the stack's start: see Where the time goes" in table.before
+    assert "evaluations shared out over the steps" in table.before
 
 
 def test_figures_come_as_csv_and_parquet_too(tmp_path: Path) -> None:
