@@ -309,6 +309,58 @@ def test_one_pair_claims_nothing(tmp_path: Path) -> None:
     assert "from single runs: with another training problem" in content["conclusions"][1]
 
 
+def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path: Path) -> None:
+    # Of two comparisons, one is beyond 1 by its interval, and not when corrected for their number.
+    cells_made = [
+        ("ddp", 1, 2, 16, [100.0] * 3),
+        ("ddp", 1, 2, 64, [100.0] * 3),
+        ("ddp", 1, 10, 16, [500.0]),
+        ("ddp", 2, 2, 16, [60.0] * 3),
+        ("ddp", 2, 2, 64, [50.0] * 3),
+        ("spark", 1, 2, 16, [102.0, 103.0, 104.0]),
+        ("spark", 1, 2, 64, [98.0, 103.0, 101.0]),
+        ("spark", 1, 10, 16, [510.0]),
+    ]
+    times, workers = view(figures_of(with_batches(tmp_path, cells_made)))["conclusions"]
+    assert "spark with 1 worker and batch_per_worker 16 can't be told from it (" in times
+    assert (
+        " times; not significant among 2 comparisons); spark with 1 worker and batch_per_worker 64 " in times
+    )
+    assert times.count("not significant") == 1
+    assert times.endswith("from 3 pairs of runs each. 1 more comparison with a single pair can't tell.")
+    assert "1.67 times as fast as one on ddp with batch_per_worker 16 (83 %); 2 workers train 2.00" in workers
+    lengths = [
+        (stack, workers, epochs, 32, [time * epochs + seed / 100 for seed in (1, 2)])
+        for stack, time in (("ddp", 10.0), ("spark", 20.0))
+        for workers in (1, 2)
+        for epochs in (2, 10)
+    ]
+    times, workers = view(figures_of(with_batches(tmp_path / "lengths", lengths)))["conclusions"]
+    assert times.startswith("Training, against ddp: spark with 1 worker and 2 epochs takes 2.00 to 2.00")
+    assert "on spark with 10 epochs (50 %)" in workers
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        ([], []),
+        ([("spark", 1), ("spark", 2)], ["2 of 4 planned runs have no result that counts: all of spark."]),
+        ([("ddp", 2)], ["1 of 4 planned runs has no result that counts."]),
+        (
+            [("ddp", 2), ("spark", 1), ("spark", 2)],
+            ["3 of 4 planned runs have no result that counts, among them all of spark."],
+        ),
+    ],
+)
+def test_the_summary_says_what_has_no_result(
+    tmp_path: Path, lacking: list[tuple[str, int]], said: list[str]
+) -> None:
+    every = [(stack, workers) for stack in ("ddp", "spark") for workers in (1, 2)]
+    records = [record(*cell, 50.0, 60.0) for cell in every if cell not in lacking]
+    made = campaign(tmp_path, [planned(*cell) for cell in every], records)
+    assert view(figures_of(made))["conclusions"][2:] == said
+
+
 def test_with_a_constant_batch_the_speed_up_is_against_the_same_batch_alone(tmp_path: Path) -> None:
     plan, records = [], []
     for workers, batch, seconds in ((1, 32, 50.0), (2, 16, 30.0)):
