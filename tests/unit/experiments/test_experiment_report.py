@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from math import exp, log
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -475,6 +477,42 @@ def test_figures_come_as_csv_and_parquet_too(tmp_path: Path) -> None:
     assert {row["section"] for row in rows} >= {"times", "accuracy", "phases", "comparison", "dissertation"}
 
 
+def test_ratios_can_be_computed_anew_from_the_exported_runs(tmp_path: Path) -> None:
+    from pyarrow import csv
+
+    cells_made = [
+        (stack, 1, epochs, 32, [more * epochs + seed / seeds for seed in (1, 2, 3)])
+        for stack, more, seeds in (("ddp", 10.0, 5), ("spark", 11.0, 9))
+        for epochs in (2, 10)
+    ]
+    made = with_batches(tmp_path, cells_made)
+    content = view(figures_of(made))
+    paths = {path.name: path for path in write_report(made)}
+    rows = csv.read_csv(paths["figures.csv"]).to_pylist()
+    runs = {
+        (row["stack"], row["epochs"], row["seed"], row["quantity"]): row["value"]
+        for row in rows
+        if row["section"] == "runs"
+    }
+    assert len(runs) == 2 * 2 * 3 * 2 and runs["spark", 10, 3, "train_s of the run"] == pytest.approx(
+        110 + 3 / 9
+    )
+    assert len({row["run"] for row in rows if row["section"] == "runs"}) == 2 * 2 * 3
+    for clock in ("train_s", "total_s"):
+        (row,) = [row for row in rows if (row["quantity"], row["epochs"]) == (f"{clock} over ddp", 2)]
+        own = f"{clock} of the run"
+        logs = [log(runs["spark", 2, seed, own] / runs["ddp", 2, seed, own]) for seed in (1, 2, 3)]
+        assert row["value"] == pytest.approx(exp(fmean(logs))) and row["low"] < row["value"] < row["high"]
+    (train,) = [row for row in rows if (row["quantity"], row["epochs"]) == ("train_s over ddp", 2)]
+    assert train["p_equivalent"] == content["compared"][0].ratio.equivalent_p
+    assert train["visible"] == content["compared"][0].ratio.visible
+    (step,) = [row for row in rows if (row["quantity"], row["stack"]) == ("step_s", "spark")]
+    half = next(part.here.step_half for part in content["parts"] if part.stack == "spark")
+    assert half is not None and step["high"] - step["value"] == pytest.approx(half)
+    beside = [row for row in rows if row["section"] == "dissertation" and row["quantity"] == "accuracy"]
+    assert {(row["table"], row["epochs_there"], row["runs_there"]) for row in beside} >= {("5.5", "20", 5)}
+
+
 def test_every_figure_says_from_how_many_runs_it_comes(tmp_path: Path) -> None:
     from pyarrow import csv
 
@@ -485,7 +523,7 @@ def test_every_figure_says_from_how_many_runs_it_comes(tmp_path: Path) -> None:
     assert content["chart"].count(", n=5<") == 2
     paths = {path.name: path for path in write_report(made)}
     rows = csv.read_csv(paths["figures.csv"]).to_pylist()
-    assert rows and all(row["runs"] == 5 for row in rows)
+    assert rows and all(row["runs"] == (1 if row["section"] == "runs" else 5) for row in rows)
     # Matplotlib writes text as paths, and the text itself as a comment before them.
     assert paths["times.svg"].read_text(encoding="utf-8").count("<!-- n=5 -->") == 2 + 2
     for name in ("phases.svg", "curves.svg"):
