@@ -37,7 +37,7 @@ from experiments.why import waterfalls
 TEMPLATES: Final = Path(__file__).parent / "templates"
 SHOWN: Final = {
     "times": "Training time by stack and number of workers, here and in the dissertation; each bar is the "
-    "mean of n runs.",
+    "mean of n runs, each dot one of them.",
     "phases": "Where the time of every stack goes, phase by phase; each bar shows the means of n runs.",
     "why": "How much of each ladder's training time every step takes away.",
     "curves": "Training loss and validation accuracy after each epoch; each line is the mean of n runs.",

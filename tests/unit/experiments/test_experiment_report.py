@@ -242,6 +242,20 @@ def test_figure_5_1_shows_the_runs_that_stand_for_the_dissertations_20_epochs(
     )
 
 
+def test_every_run_is_a_dot_in_figure_5_1_and_an_outlier_is_seen(tmp_path: Path) -> None:
+    def dots(name: str, times: list[float]) -> list[float]:
+        made = with_batches(tmp_path / name, [("ddp", 1, 2, 32, times)])
+        svg = next(path for path in write_report(made) if path.name == "times.svg").read_text(
+            encoding="utf-8"
+        )
+        drawn = re.search(r'<g id="PathCollection_1">.*?</g>\s*</g>', svg, re.DOTALL)
+        return [float(y) for y in re.findall(r'<use [^>]* y="([0-9.]+)"', drawn[0])] if drawn else []
+
+    found = dots("several", [10.0, 10.5, 30.0])
+    assert len(found) == 3 and found[1] - found[2] == pytest.approx(39 * (found[0] - found[1]), rel=0.01)
+    assert dots("single", [10.0]) == []
+
+
 def test_cells_that_differ_in_a_setting_are_told_apart(tmp_path: Path) -> None:
     from pyarrow import csv
 
