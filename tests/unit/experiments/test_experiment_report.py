@@ -288,6 +288,16 @@ def test_bars_are_in_proportion() -> None:
     assert bar_chart([], "nothing") == ""
 
 
+def test_every_run_is_a_dot_in_its_bar(tmp_path: Path) -> None:
+    chart = bar_chart([Bar("a", 50, 60, True, [30, 40, 80])], "times")
+    assert re.findall(r'<circle cx="([0-9.]+)%"', chart) == ["37.500", "50.000", "100.000"]
+    made = with_batches(tmp_path, [("ddp", 1, 2, 32, [10.0, 20.0]), ("spark", 1, 2, 32, [15.0])])
+    page = next(path for path in write_report(made) if path.name == "report.html").read_text("utf-8")
+    assert page.count("<circle") == 2 and "dots: training of each run" in page
+    single = next(path for path in write_report(quick(tmp_path / "single")) if path.name == "report.html")
+    assert "<circle" not in single.read_text("utf-8") and "dots:" not in single.read_text("utf-8")
+
+
 def seeds(results: Path, spark: float, noise: float) -> Any:
     """A campaign of five seeds on two stacks: Spark takes `spark` times as long, give or take `noise`."""
     plan = [planned(stack, 2, seed) for stack in ("ddp", "spark") for seed in range(1, 6)]
