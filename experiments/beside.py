@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from experiments.figures import Cell, Figures
+from experiments.figures import Cell, Figures, setting_text
 from experiments.reference import Reference
 from experiments.statistics import Estimate
-from experiments.tables import Column, Table
+from experiments.tables import Column, Table, stack_text
 
 SHORT, LONG = 20, 100  # the dissertation's lengths, in epochs
 
@@ -20,6 +20,7 @@ class Beside:
     table: str  # of the dissertation
     stack: str
     workers: int
+    setting: str  # the values of the matrix's other axes
     epochs: str  # here
     there_epochs: str
     quantity: str
@@ -74,6 +75,11 @@ def _lengths(epochs: set[int]) -> dict[int, int]:
     if not known and len(epochs) == 2:
         return {min(epochs): SHORT, max(epochs): LONG}
     return dict.fromkeys(epochs, SHORT) | known
+
+
+def main_length(epochs: set[int]) -> int:
+    """Which of our lengths stands beside its main experiment in figure 5.1: its own, or else the shortest."""
+    return SHORT if SHORT in epochs else min(epochs)
 
 
 def _alone(pair: _Pair, reference: Reference) -> Iterator[Beside]:
@@ -136,6 +142,7 @@ def _linearity(pairs: list[_Pair], reference: Reference) -> Iterator[Beside]:
             table="5.4",
             stack=cell.stack,
             workers=cell.workers,
+            setting=setting_text(cell.axes),
             epochs=f"{short.epochs}, {pair.epochs}",
             there_epochs=f"{SHORT}, {LONG}",
             quantity="seconds per epoch, long over short",
@@ -157,6 +164,7 @@ def _row(pair: _Pair, table: str, quantity: str, here: float, there: float, digi
         table=table,
         stack=pair.cell.stack,
         workers=pair.cell.workers,
+        setting=setting_text(pair.cell.axes),
         epochs=str(pair.epochs),
         there_epochs=str(pair.length),
         quantity=quantity,
@@ -194,7 +202,7 @@ def beside_table(found: list[Beside], reference: Reference, work_here: str) -> T
         rows=[
             [
                 each.table,
-                each.stack,
+                stack_text(each.stack, each.setting),
                 str(each.workers),
                 each.epochs,
                 each.there_epochs,

@@ -55,11 +55,17 @@ def times_chart(cells: Sequence[Cell], extra: Sequence[str], baseline: str) -> s
             cell.train_s.mean,
             cell.total_s.mean,
             cell.stack == baseline,
+            _several([record.train_s for record in cell.records if record.train_s is not None]),
         )
         for cell in cells
         if cell.train_s is not None and cell.total_s is not None
     ]
     return bar_chart(bars, "Training time within total time, in seconds")
+
+
+def _several(times: list[float]) -> list[float]:
+    """A single run needs no dot: its bar is it."""
+    return times if len(times) > 1 else []
 
 
 def accuracy_note(cells: Sequence[Cell], campaign: CampaignFile) -> str:

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 from experiments.comparisons import Compared
-from experiments.figures import Figures
+from experiments.figures import Cell, Figures, setting_text
 from experiments.statistics import MARGIN
 from experiments.verdicts import outcome
 from experiments.wording import counted
 
+NOT_OF_TIMES: Final = "So nothing is said of their times against one another."
+
 
 def conclusions(figures: Figures, compared: list[Compared]) -> list[str]:
-    """Two sentences that follow the one on equal weights: the stacks' times, and what more workers bring."""
-    return [_times(compared, figures.campaign.baseline), _workers(figures)]
+    """What follows the sentence on equal weights: the stacks' times, what more workers bring, what lacks."""
+    times = _times(compared, figures.campaign.baseline)
+    return [NOT_OF_TIMES if weights_differ(figures) else times, _workers(figures), *_lacking(figures)]
+
+
+def weights_differ(figures: Figures) -> bool:
+    """Whether equal work ended with different weights, so that times can't be compared."""
+    return any(not work.equal for work in figures.compared)
 
 
 def weights_sentence(figures: Figures) -> str:
@@ -47,16 +58,56 @@ def _times(compared: list[Compared], baseline: str) -> str:
     told = []
     for each in certain:
         low, high = each.ratio.low, each.ratio.high
-        name = f"{each.cell.stack} with {counted(each.cell.workers, 'worker')}"
+        name = _named(each.cell, [other.cell for other in certain])
         shown = outcome(each.ratio, each.corrected_p)
         if shown in ("longer", "shorter"):
             told.append(f"{name} takes {low:.2f} to {high:.2f} times as long")
         elif shown == "same":
             told.append(f"{name} takes the same time within {MARGIN * 100:.0f} %")
         else:
-            told.append(f"{name} can't be told from it ({low:.2f} to {high:.2f} times)")
+            beyond = low is not None and high is not None and not low <= 1 <= high
+            why = f"; not significant among {len(certain)} comparisons" if beyond else ""
+            told.append(f"{name} can't be told from it ({low:.2f} to {high:.2f} times{why})")
     pairs = span_text([each.ratio.n for each in certain])
-    return f"Training, against {baseline}: {'; '.join(told)}, from {pairs} pairs of runs each."
+    said = f"Training, against {baseline}: {'; '.join(told)}, from {pairs} pairs of runs each."
+    single = len(compared) - len(certain)
+    return f"{said} {counted(single, 'more comparison')} with a single pair can't tell." if single else said
+
+
+def _named(cell: Cell, cells: Sequence[Cell]) -> str:
+    """`spark with 1 worker`, and whatever else tells the cell from the others that are spoken of."""
+    return f"{cell.stack} with {_listed([counted(cell.workers, 'worker'), *_apart(cell, cells)])}"
+
+
+def _apart(cell: Cell, cells: Sequence[Cell]) -> list[str]:
+    """The cell's epochs and settings, as far as other cells of as many workers have different ones."""
+    others = [other.axes for other in cells if other.workers == cell.workers]
+    names = [name for name in cell.axes if name != "stack" and len({repr(axes[name]) for axes in others}) > 1]
+    epochs = [counted(cell.axes["epochs"], "epoch")] if "epochs" in names else []
+    setting = setting_text({name: cell.axes[name] for name in names})
+    return [*epochs, *([setting] if setting else [])]
+
+
+def _listed(texts: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
+
+
+def _lacking(figures: Figures) -> list[str]:
+    """One sentence on the runs that have no result, if there are any."""
+    planned, lacking = figures.campaign.measured, len(figures.not_run)
+    if not lacking:
+        return []
+    stacks = dict.fromkeys(run.specification.stack for run in planned)
+    without = [
+        name for name in stacks if all(record.specification.stack != name for record in figures.counting)
+    ]
+    all_of = sum(run.specification.stack in without for run in planned)
+    have = "has" if lacking == 1 else "have"
+    said = f"{lacking} of {counted(len(planned), 'planned run')} {have} no result that counts"
+    if without:
+        said += f"{':' if all_of == lacking else ', among them'} all of {_listed(without)}"
+    return [f"{said}."]
 
 
 def _workers(figures: Figures) -> str:
@@ -64,7 +115,7 @@ def _workers(figures: Figures) -> str:
     if not cells:
         return "No stack has been run with one worker and with more, so nothing is said of scaling."
     told = [
-        f"{cell.workers} workers train {cell.speed_up:.2f} times as fast as one on {cell.stack} "
+        f"{cell.workers} workers train {cell.speed_up:.2f} times as fast as one on {_scaled(cell, cells)} "
         f"({cell.efficiency:.0%})"
         for cell in cells
     ]
@@ -76,6 +127,12 @@ def _workers(figures: Figures) -> str:
         else "with another training problem, for they take fewer steps"
     )
     return f"{'; '.join(told)}{note}: {problem}.".replace("%)", " %)")
+
+
+def _scaled(cell: Cell, cells: Sequence[Cell]) -> str:
+    """`ddp`, or `ddp with 10 epochs` where other cells of as many workers have other ones."""
+    apart = _apart(cell, cells)
+    return f"{cell.stack} with {_listed(apart)}" if apart else cell.stack
 
 
 def span_text(numbers: list[int]) -> str:

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter
 
 from experiments.about import Stack
 from experiments.comparisons import Compared, Parts
+from experiments.conclusions import weights_differ
 from experiments.facts import OFFERS, Feature
 from experiments.figures import Cell, Figures
 from experiments.from_texts import TITLE as FROM_TEXTS
@@ -27,6 +28,7 @@ TITLE: Final = "Which stack in which situation"
 LEVELS: Final = ("none", "by hand", "built in")
 NO_DIFFERENCE: Final = "no difference"
 CANT_TELL: Final = "can't tell"
+OF_EQUAL_WORK: Final = ("speed", "step", "pipeline")  # times that say something only where the work is equal
 Range = tuple[float, float]
 
 
@@ -104,7 +106,10 @@ def _answer(
         "steps": lambda: _steps(stacks, figures),
         "pipeline": lambda: _pipeline(figures),
     }
-    return makers[decides]()
+    answer = makers[decides]()
+    if decides in OF_EQUAL_WORK and answer.so != NOT_MEASURED and weights_differ(figures):
+        return answer.model_copy(update={"so": f"{CANT_TELL}: equal work differed"})
+    return answer
 
 
 def _speed(figures: Figures, compared: list[Compared]) -> Answer:
@@ -185,7 +190,8 @@ def _step(stacks: Sequence[str], parts: list[Parts]) -> Answer:
     entries: dict[str, str] = {}
     ranges: dict[str, dict[str, Range | None]] = {}
     for each in parts:
-        place, half = counted(each.workers, "worker"), each.here.step_half
+        place = ", ".join(filter(None, (counted(each.workers, "worker"), each.setting)))
+        half = each.here.step_half
         text = f"{place}: {each.here.step_s * 1000:.2f} ms" + (
             f" ± {half * 1000:.2f}" if half is not None else ""
         )

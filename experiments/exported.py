@@ -9,9 +9,10 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from experiments.beside import Beside
-from experiments.comparisons import Compared, Parts
+from experiments.comparisons import Compared, Parts, paired_by_seed, sibling
 from experiments.figures import Figures, cell_fields
 from experiments.settings import settings
+from experiments.statistics import paired_ratio
 from experiments.use_figures import usage_rows
 
 COLUMNS: Final = pa.schema(
@@ -32,6 +33,13 @@ COLUMNS: Final = pa.schema(
         ("reference", pa.float64()),  # of the inventory, with the ends of its band; none = open
         ("band_low", pa.float64()),
         ("band_high", pa.float64()),
+        ("run", pa.string()),  # of a row that is one run's own
+        ("seed", pa.int64()),
+        ("p_equivalent", pa.float64()),  # of a difference of 3 % or more (TOST)
+        ("visible", pa.float64()),  # the smallest difference that would have shown, as a fraction
+        ("table", pa.string()),  # of the dissertation, with its epochs and runs
+        ("epochs_there", pa.string()),
+        ("runs_there", pa.int64()),
     ]
 )
 
@@ -56,7 +64,13 @@ def rows_of(
             rows.append(
                 about
                 | {"section": "accuracy", "quantity": "accuracy", "value": value, "runs": cell.accuracy.n}
-                | {"low": value - half, "high": value + half}
+                | ({"low": value - half, "high": value + half} if cell.accuracy.n == 1 else {})
+            )
+            # The interval is one run's: a mean of several, of the same reviews, has another.
+            rows.append(
+                about
+                | {"section": "accuracy", "quantity": "accuracy, half a 95 % interval of one run"}
+                | {"value": half, "runs": cell.accuracy.n}
             )
         for name, seconds in (cell.phases or {}).items():
             rows.append(
@@ -75,7 +89,7 @@ def rows_of(
             about
             | {"section": "comparison", "quantity": f"train_s over {figures.campaign.baseline}"}
             | {"value": ratio.ratio, "low": ratio.low, "high": ratio.high, "runs": ratio.n}
-            | {"p": other.corrected_p}
+            | {"p": other.corrected_p, "p_equivalent": ratio.equivalent_p, "visible": ratio.visible}
         )
     for setting in settings(figures):
         ratio = setting.ratio
@@ -84,6 +98,7 @@ def rows_of(
             cell_fields(setting.cell)
             | {"section": "settings", "quantity": told, "value": ratio.ratio, "runs": ratio.n}
             | {"low": ratio.low, "high": ratio.high, "p": setting.corrected_p}
+            | {"p_equivalent": ratio.equivalent_p, "visible": ratio.visible}
         )
     for part in parts:
         about = {"section": "parts", "stack": part.stack, "workers": part.workers, "runs": part.here.n}
@@ -91,21 +106,58 @@ def rows_of(
         there = part.there
         rows.append(
             about
-            | {"quantity": "fixed_s", "value": part.here.fixed_s}
+            | {"quantity": "fixed_s", **_with_ends(part.here.fixed_s, part.here.fixed_half)}
             | {"dissertation": there.fixed_s if there else None}
         )
         rows.append(
             about
-            | {"quantity": "step_s", "value": part.here.step_s}
+            | {"quantity": "step_s", **_with_ends(part.here.step_s, part.here.step_half)}
             | {"dissertation": there.step_s if there else None}
         )
     for one in beside:
         rows.append(
-            {"section": "dissertation", "stack": one.stack, "workers": one.workers}
+            {"section": "dissertation", "stack": one.stack, "workers": one.workers, "setting": one.setting}
             | {"epochs": int(one.epochs) if one.epochs.isdigit() else None}
             | {"quantity": one.quantity, "value": one.here, "dissertation": one.there, "runs": one.runs}
+            | {"table": one.table, "epochs_there": one.there_epochs, "runs_there": one.there_runs}
         )
-    return rows + usage_rows(figures.cells)
+    return rows + _total_rows(figures, compared) + usage_rows(figures.cells) + _run_rows(figures)
+
+
+def _with_ends(value: float, half: float | None) -> dict[str, float]:
+    return {"value": value} if half is None else {"value": value, "low": value - half, "high": value + half}
+
+
+def _total_rows(figures: Figures, compared: list[Compared]) -> list[dict[str, Any]]:
+    """total_s over the baseline's, by the same pairs as train_s; no p, for it is not tested."""
+    rows: list[dict[str, Any]] = []
+    baseline = figures.campaign.baseline
+    for each in compared:
+        base = sibling(figures.cells, each.cell, stack=baseline)
+        pairs = paired_by_seed(each.cell.records, base.records) if base else []
+        ratio = paired_ratio(
+            [(above.total_s, below.total_s) for above, below in pairs if above.total_s and below.total_s]
+        )
+        if ratio is not None:
+            rows.append(
+                cell_fields(each.cell)
+                | {"section": "comparison", "quantity": f"total_s over {baseline}", "value": ratio.ratio}
+                | {"low": ratio.low, "high": ratio.high, "runs": ratio.n}
+            )
+    return rows
+
+
+def _run_rows(figures: Figures) -> list[dict[str, Any]]:
+    """Every run's own times: what the means are made of, and an outlier is seen in."""
+    return [
+        cell_fields(cell)
+        | {"section": "runs", "run": record.run_id, "seed": record.specification.work.seed}
+        | {"quantity": f"{clock} of the run", "value": seconds, "runs": 1}
+        for cell in figures.cells
+        for record in cell.records
+        for clock, seconds in (("train_s", record.train_s), ("total_s", record.total_s))
+        if seconds is not None
+    ]
 
 
 def as_csv(rows: list[dict[str, Any]]) -> bytes:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 from collections.abc import Callable, Sequence
 from statistics import fmean
+from textwrap import fill
 from typing import Any, Final
 
-from experiments.figures import Cell, Figures, phase_names
+from experiments.beside import SHORT, main_length
+from experiments.figures import Cell, Figures, phase_names, setting_text
 from experiments.reference import Reference
 from experiments.waterfall import draw_waterfalls
 from experiments.why import Waterfall
@@ -17,6 +19,8 @@ from experiments.wording import counted
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000")
 HATCHES: Final = ("", "//", "xx", "..")
 INCHES_A_BAR: Final = 0.3
+DOT: Final = 14  # points², of one run
+WIDTH: Final = 55  # characters that a title of half the width has room for
 FORMATS: Final = {"png": {"Software": None}, "svg": {"Date": None}}  # what would differ from day to day
 DARK: Final = """
 @media (prefers-color-scheme: dark) {
@@ -77,12 +81,18 @@ def _with_dark_colours(svg: bytes) -> bytes:
 def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
     """Figure 5.1: training time by stack and number of workers, here and in the dissertation."""
     here, there = figure.subplots(1, 2)
-    longest = max(int(cell.axes["epochs"]) for cell in cells)
-    chosen = [cell for cell in cells if int(cell.axes["epochs"]) == longest]
+    length = main_length({int(cell.axes["epochs"]) for cell in cells})
+    chosen = [cell for cell in cells if int(cell.axes["epochs"]) == length]
+    chosen, setting = _first_settings(chosen)
     stacks = list(dict.fromkeys(cell.stack for cell in chosen))
     workers = sorted({cell.workers for cell in chosen})
 
-    def bars(axes: Any, title: str, value: Callable[[str, int], tuple[float, float, int] | None]) -> None:
+    def bars(
+        axes: Any,
+        title: str,
+        value: Callable[[str, int], tuple[float, float, int] | None],
+        singles: Callable[[str, int], list[float]],
+    ) -> None:
         width = 0.8 / len(workers)
         for at, number in enumerate(workers):
             found = [(place, value(stack, number)) for place, stack in enumerate(stacks)]
@@ -98,6 +108,7 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
                 edgecolor="white",
                 label=counted(number, "worker"),
             )
+            _dots(axes, drawn, [singles(stacks[place], number) for place, _ in known])
             axes.bar_label(drawn, [f"n={each[2]}" for _, each in known], padding=1, fontsize=7)
         axes.margins(y=0.08)
         axes.set_xticks(range(len(stacks)), stacks)
@@ -113,13 +124,43 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
         high = cell.train_s.high
         return cell.train_s.mean, 0.0 if high is None else high - cell.train_s.mean, cell.train_s.n
 
+    def each_run(stack: str, number: int) -> list[float]:
+        cell = next(c for c in chosen if (c.stack, c.workers) == (stack, number))
+        times = [record.train_s for record in cell.records if record.train_s is not None]
+        return times if len(times) > 1 else []
+
     def printed(stack: str, number: int) -> tuple[float, float, int] | None:
-        run = reference.run(stack, number, 20)
+        run = reference.run(stack, number, SHORT)
         return (run.seconds, 0.0, run.of_runs) if run else None
 
     spread = any(cell.train_s is not None and cell.train_s.high is not None for cell in chosen)
-    bars(here, f"here, {longest} epochs{' (95 % intervals)' if spread else ''}", measured)
-    bars(there, "the dissertation, 20 epochs (figure 5.1)", printed)
+    bars(here, f"here, {length} epochs{' (95 % intervals)' if spread else ''}{setting}", measured, each_run)
+    bars(there, f"the dissertation, {SHORT} epochs (figure 5.1)", printed, lambda *_: [])
+
+
+def _dots(axes: Any, bars: Sequence[Any], times: Sequence[Sequence[float]]) -> None:
+    """One dot for each run of each bar, beside the line of its interval: none of them is left out."""
+    dots = [
+        (bar.get_x() + bar.get_width() / 4, seconds)
+        for bar, each in zip(bars, times, strict=True)
+        for seconds in each
+    ]
+    if dots:
+        axes.scatter(*zip(*dots, strict=True), s=DOT, color="#ffffff", edgecolors="#000000", zorder=3)
+
+
+def _first_settings(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
+    """For each number of workers the cells with its first setting, and a line that says so if others lack."""
+    first: dict[int, str] = {}
+    for cell in cells:
+        first.setdefault(cell.workers, setting_text(cell.axes))
+    kept = [cell for cell in cells if setting_text(cell.axes) == first[cell.workers]]
+    if len(kept) == len(cells):
+        return kept, ""
+    names = [name for name, value in cells[0].axes.items() if any(each.axes[name] != value for each in cells)]
+    told = {setting_text({name: cell.axes[name] for name in names}) for cell in kept}
+    only = told.pop() if len(told) == 1 else "the first setting of each number of workers"
+    return kept, f"\n{fill(f'only {only}', WIDTH)}"
 
 
 def _phases(figure: Any, cells: Sequence[Cell]) -> None:

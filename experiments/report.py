@@ -14,7 +14,7 @@ from experiments.beside import beside, beside_table
 from experiments.campaign import PLOTS, Campaign
 from experiments.cell_rows import accuracy_note, row, times_chart, varying_axes
 from experiments.comparisons import comparisons, parts
-from experiments.conclusions import conclusions, same_steps, weights_sentence
+from experiments.conclusions import conclusions, same_steps, weights_differ, weights_sentence
 from experiments.decisions import decision_table
 from experiments.exported import as_csv, as_parquet, rows_of
 from experiments.figures import Figures, figures_of
@@ -37,7 +37,7 @@ from experiments.why import waterfalls
 TEMPLATES: Final = Path(__file__).parent / "templates"
 SHOWN: Final = {
     "times": "Training time by stack and number of workers, here and in the dissertation; each bar is the "
-    "mean of n runs.",
+    "mean of n runs, each dot one of them.",
     "phases": "Where the time of every stack goes, phase by phase; each bar shows the means of n runs.",
     "why": "How much of each ladder's training time every step takes away.",
     "curves": "Training loss and validation accuracy after each epoch; each line is the mean of n runs.",
@@ -106,7 +106,7 @@ def view(figures: Figures) -> dict[str, Any]:
     tables = [
         band_table(judged),
         why_table(ladders),
-        comparison_table(compared, campaign.baseline),
+        comparison_table(compared, campaign.baseline, weights_differ(figures)),
         from_texts_table(texts, campaign.baseline),
         settings_table(settings(figures)),
         parts_table(split),
@@ -142,7 +142,7 @@ def view(figures: Figures) -> dict[str, Any]:
             *band_conclusion(judged),
         ],
         "tables": [table for table in tables if table.rows],
-        "weights_differ": any(not work.equal for work in figures.compared),
+        "weights_differ": weights_differ(figures),
         "differing": [work for work in figures.compared if not work.equal],
         "accuracy_note": accuracy_note(filled, campaign),
         "not_run": _by_reason(figures.not_run),

@@ -12,6 +12,7 @@ from experiments.statistics import Split
 
 NOTHING: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
+WEIGHTS_DIFFER: Final = "Equal work did NOT give equal weights, so nothing follows from these ratios. "
 PHASE_NAMES: Final = {"exposed_sync": "exposed synchronisation"}
 
 
@@ -35,11 +36,11 @@ class Table:
     marked: list[int] = field(default_factory=list)  # rows that call for attention, from 0
 
 
-def comparison_table(compared: list[Compared], baseline: str) -> Table:
-    """The stacks against the baseline."""
+def comparison_table(compared: list[Compared], baseline: str, weights_differ: bool = False) -> Table:
+    """The stacks against the baseline; where equal work ended with different weights it warns."""
     rows = [
         [
-            each.cell.stack,
+            stack_text(each.cell.stack, setting_text(each.cell.axes)),
             str(each.cell.workers),
             *_epochs(each),
             str(each.ratio.n),
@@ -54,7 +55,8 @@ def comparison_table(compared: list[Compared], baseline: str) -> Table:
     names = ["pairs", f"train_s over {baseline}", "95 % interval", "p (Holm)", "p of 3 % or more (TOST)"]
     return Table(
         title=f"Against {baseline}",
-        before=(
+        before=(WEIGHTS_DIFFER if weights_differ else "")
+        + (
             "Geometric means of the ratios of runs with the same seed, with Student's intervals of their "
             f"logarithms. {len(rows)} comparison{'s are' if len(rows) > 1 else ' is'} made here; p is "
             "corrected for their number."
@@ -75,7 +77,9 @@ def parts_table(found: list[Parts]) -> Table:
     return Table(
         title="Fixed and per step",
         before=(
-            "A line through train_s at different lengths: what a stack costs once, and what in every step. "
+            "A line through train_s at different lengths: what training itself costs once (without the "
+            "stack's start: see Where the time goes), and what in every step, evaluations shared out over "
+            "the steps. "
             "Half widths of 95 % intervals, where there are more than two runs. The dissertation's line goes "
             "through a mean of five runs and a single run."
         ),

@@ -15,13 +15,20 @@ INCHES_A_BAR: Final = 0.36
 
 def why_table(found: Sequence[Waterfall]) -> Table:
     """How much of an overhead comes from what."""
-    numbers = ("pairs", "seconds", "95 % interval, s", "% of the last rung", "95 % interval, %", "p (Holm)")
+    numbers = (
+        "pairs",
+        "seconds",
+        "95 % interval, s",
+        "% of the last rung measured",
+        "95 % interval, %",
+        "p (Holm)",
+    )
     rows = [
         row
         for waterfall in found
         for row in (
             *(_row(waterfall, step) for step in waterfall.steps),
-            *([_row(waterfall, waterfall.whole, "all of it: ")] if waterfall.whole else []),
+            *([_row(waterfall, waterfall.whole, _whole_mark(waterfall))] if waterfall.whole else []),
         )
     ]
     return Table(
@@ -44,8 +51,18 @@ def why_table(found: Sequence[Waterfall]) -> Table:
             f'{waterfall.name}: the rung "{label}" is left out. {why}'
             for waterfall in found
             for label, why in waterfall.left_out
+        ]
+        + [
+            f"{waterfall.name}: its rungs have not all the same seeds, so the steps need not add up to the "
+            "difference of its ends."
+            for waterfall in found
+            if len({step.seconds.n for step in waterfall.every_step}) > 1
         ],
     )
+
+
+def _whole_mark(waterfall: Waterfall) -> str:
+    return "all of it: " if waterfall.complete else "all that was measured: "
 
 
 def why_rows(found: Sequence[Waterfall]) -> list[dict[str, Any]]:
@@ -107,7 +124,8 @@ def draw_waterfalls(figure: Any, found: Sequence[Waterfall]) -> None:
 
 def _draw(axes: Any, waterfall: Waterfall) -> None:
     (first, start), (last, end) = waterfall.rungs[0], waterfall.rungs[-1]
-    left = start.mean - end.mean
+    # Each step is the mean of its own pairs: where a rung lacks a seed, only their sum ends at the last rung.
+    left = sum(step.seconds.mean for step in waterfall.steps)
     axes.barh(0, left, color=WHOLE)
     _write(axes, max(left, 0.0), 0, f"{start.mean:.2f} s")
     labels = [first]

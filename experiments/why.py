@@ -58,6 +58,7 @@ class Waterfall:
     steps: list[Step]
     whole: Step | None  # from the first to the last, where there are several steps
     left_out: list[tuple[str, str]]  # label and why, a sentence
+    complete: bool  # whether the ladder's own first and last rungs are the first and last that were measured
 
     @property
     def name(self) -> str:
@@ -150,6 +151,22 @@ def _waterfall(
         steps=steps,
         whole=whole,
         left_out=left_out,
+        complete=_is_complete(ladder, rungs, counting, measured),
+    )
+
+
+def _is_complete(
+    ladder: Ladder,
+    rungs: dict[int, list[PlannedRun]],
+    counting: dict[str, Record],
+    measured: list[tuple[Rung, list[Record]]],
+) -> bool:
+    """Whether it is measured from its first rung to its last, which may be the same run as the one before."""
+    last = {run.run_id for run in rungs.get(len(ladder.rungs) - 1, []) if run.run_id in counting}
+    return (
+        bool(measured)
+        and measured[0][0] is ladder.rungs[0]
+        and last == {record.run_id for record in measured[-1][1]}
     )
 
 

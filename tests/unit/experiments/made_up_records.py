@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -181,3 +182,28 @@ def quick(results: Path) -> Campaign:
     ]
     plan = [planned(stack, workers) for stack, workers, _, _ in cells]
     return campaign(results, plan, [record(*cell) for cell in cells])
+
+
+def with_batches(
+    results: Path, cells: Sequence[tuple[str, int, int, int, Sequence[float]]], **changes: Any
+) -> Campaign:
+    """A campaign with batches as an axis: stack, workers, epochs, batch, and train_s of seeds 1, 2, ...
+
+    What is in `changes` is different in all records of Spark.
+    """
+    plan, records = [], []
+    for stack, workers, epochs, batch, times in cells:
+        for seed, seconds in enumerate(times, start=1):
+            one = spec(stack, workers, seed)
+            work = one.work.model_copy(update={"epochs": epochs, "batch_per_worker": batch})
+            made = one.model_copy(update={"work": work})
+            axes = {"stack": stack, "workers": workers, "epochs": epochs, "batch_per_worker": batch}
+            plan.append(PlannedRun(run_id=made.run_id, axes=axes | {"seed": seed}, specification=made))
+            different: dict[str, Any] = {
+                "specification": made,
+                "run_id": made.run_id,
+                "work_digest": made.work.digest,
+            }
+            different |= changes if stack == "spark" else {}
+            records.append(record(stack, workers, seconds, seconds + 10, seed, **different))
+    return campaign(results, plan, records)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from html.parser import HTMLParser
+from math import exp, log
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from experiments.conclusions import weights_sentence
 from experiments.figures import Cell, figures_of, half_width
 from experiments.plan import PlannedRun
 from experiments.report import view, write_report
-from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec
+from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec, with_batches
 from training.spec import RunSpec
 
 
@@ -227,10 +229,73 @@ def test_plots_are_made_as_png_and_svg_and_are_the_same_again(tmp_path: Path) ->
     assert not [path for path in write_report(nothing) if path.parent.name == "plots"]
 
 
+@pytest.mark.parametrize(
+    ("lengths", "drawn"), [((20, 100), 20), ((2, 10), 2), ((5, 20), 20), ((10, 100), 10)]
+)
+def test_figure_5_1_shows_the_runs_that_stand_for_the_dissertations_20_epochs(
+    tmp_path: Path, lengths: tuple[int, int], drawn: int
+) -> None:
+    made = with_batches(tmp_path, [("ddp", 1, epochs, 32, [10.0 * epochs]) for epochs in lengths])
+    svg = next(path for path in write_report(made) if path.name == "times.svg").read_text(encoding="utf-8")
+    assert (
+        f"<!-- here, {drawn} epochs -->" in svg and "<!-- the dissertation, 20 epochs (figure 5.1) -->" in svg
+    )
+
+
+def test_every_run_is_a_dot_in_figure_5_1_and_an_outlier_is_seen(tmp_path: Path) -> None:
+    def dots(name: str, times: list[float]) -> list[float]:
+        made = with_batches(tmp_path / name, [("ddp", 1, 2, 32, times)])
+        svg = next(path for path in write_report(made) if path.name == "times.svg").read_text(
+            encoding="utf-8"
+        )
+        drawn = re.search(r'<g id="PathCollection_1">.*?</g>\s*</g>', svg, re.DOTALL)
+        return [float(y) for y in re.findall(r'<use [^>]* y="([0-9.]+)"', drawn[0])] if drawn else []
+
+    found = dots("several", [10.0, 10.5, 30.0])
+    assert len(found) == 3 and found[1] - found[2] == pytest.approx(39 * (found[0] - found[1]), rel=0.01)
+    assert dots("single", [10.0]) == []
+
+
+def test_cells_that_differ_in_a_setting_are_told_apart(tmp_path: Path) -> None:
+    from pyarrow import csv
+
+    times = {("ddp", 16): 10.0, ("ddp", 64): 8.0, ("spark", 16): 15.0, ("spark", 64): 16.0}
+    cells_made = [(stack, 2, 2, batch, [each, each + 1]) for (stack, batch), each in times.items()]
+    made = with_batches(tmp_path, cells_made)
+    tables = {table.title: table for table in view(figures_of(made))["tables"]}
+    names = [f"{stack}, batch_per_worker {batch}" for stack, batch in times]
+    per_epoch = [row for row in tables["Beside the dissertation"].rows if row[5] == "seconds per epoch"]
+    assert {row[1]: row[6] for row in per_epoch} == dict(
+        zip(names, ("5.25", "4.25", "7.75", "8.25"), strict=True)
+    )
+    assert [row[0] for row in tables["Against ddp"].rows] == names[2:]
+    paths = {path.name: path for path in write_report(made)}
+    rows = [row for row in csv.read_csv(paths["figures.csv"]).to_pylist() if row["section"] == "dissertation"]
+    assert {row["setting"] for row in rows} == {"batch_per_worker 16", "batch_per_worker 64"}
+    svg = paths["times.svg"].read_text(encoding="utf-8")
+    assert "only batch_per_worker 16 -->" in svg and "batch_per_worker 64" not in svg
+
+
+def test_a_setting_that_goes_with_the_number_of_workers_is_not_left_out_of_figure_5_1(tmp_path: Path) -> None:
+    made = with_batches(tmp_path, [("ddp", 1, 2, 32, [20.0]), ("ddp", 2, 2, 16, [12.0])])
+    svg = next(path for path in write_report(made) if path.name == "times.svg").read_text(encoding="utf-8")
+    assert svg.count("<!-- n=1 -->") == 2 and "only" not in svg
+
+
 def test_bars_are_in_proportion() -> None:
     chart = bar_chart([Bar("a <b>", 50, 100, True), Bar("b", 20, 25, False)], "times")
     assert "a &lt;b&gt;" in chart and 'width="50.000%"' in chart and 'x="20.000%"' in chart
     assert bar_chart([], "nothing") == ""
+
+
+def test_every_run_is_a_dot_in_its_bar(tmp_path: Path) -> None:
+    chart = bar_chart([Bar("a", 50, 60, True, [30, 40, 80])], "times")
+    assert re.findall(r'<circle cx="([0-9.]+)%"', chart) == ["37.500", "50.000", "100.000"]
+    made = with_batches(tmp_path, [("ddp", 1, 2, 32, [10.0, 20.0]), ("spark", 1, 2, 32, [15.0])])
+    page = next(path for path in write_report(made) if path.name == "report.html").read_text("utf-8")
+    assert page.count("<circle") == 2 and "dots: training of each run" in page
+    single = next(path for path in write_report(quick(tmp_path / "single")) if path.name == "report.html")
+    assert "<circle" not in single.read_text("utf-8") and "dots:" not in single.read_text("utf-8")
 
 
 def seeds(results: Path, spark: float, noise: float) -> Any:
@@ -268,6 +333,58 @@ def test_one_pair_claims_nothing(tmp_path: Path) -> None:
     assert "no difference in training time is claimed" in content["conclusions"][0]
     assert "2 workers train 1.56 times as fast as one on ddp (78 %)" in content["conclusions"][1]
     assert "from single runs: with another training problem" in content["conclusions"][1]
+
+
+def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path: Path) -> None:
+    # Of two comparisons, one is beyond 1 by its interval, and not when corrected for their number.
+    cells_made = [
+        ("ddp", 1, 2, 16, [100.0] * 3),
+        ("ddp", 1, 2, 64, [100.0] * 3),
+        ("ddp", 1, 10, 16, [500.0]),
+        ("ddp", 2, 2, 16, [60.0] * 3),
+        ("ddp", 2, 2, 64, [50.0] * 3),
+        ("spark", 1, 2, 16, [102.0, 103.0, 104.0]),
+        ("spark", 1, 2, 64, [98.0, 103.0, 101.0]),
+        ("spark", 1, 10, 16, [510.0]),
+    ]
+    times, workers = view(figures_of(with_batches(tmp_path, cells_made)))["conclusions"]
+    assert "spark with 1 worker and batch_per_worker 16 can't be told from it (" in times
+    assert (
+        " times; not significant among 2 comparisons); spark with 1 worker and batch_per_worker 64 " in times
+    )
+    assert times.count("not significant") == 1
+    assert times.endswith("from 3 pairs of runs each. 1 more comparison with a single pair can't tell.")
+    assert "1.67 times as fast as one on ddp with batch_per_worker 16 (83 %); 2 workers train 2.00" in workers
+    lengths = [
+        (stack, workers, epochs, 32, [time * epochs + seed / 100 for seed in (1, 2)])
+        for stack, time in (("ddp", 10.0), ("spark", 20.0))
+        for workers in (1, 2)
+        for epochs in (2, 10)
+    ]
+    times, workers = view(figures_of(with_batches(tmp_path / "lengths", lengths)))["conclusions"]
+    assert times.startswith("Training, against ddp: spark with 1 worker and 2 epochs takes 2.00 to 2.00")
+    assert "on spark with 10 epochs (50 %)" in workers
+
+
+@pytest.mark.parametrize(
+    ("lacking", "said"),
+    [
+        ([], []),
+        ([("spark", 1), ("spark", 2)], ["2 of 4 planned runs have no result that counts: all of spark."]),
+        ([("ddp", 2)], ["1 of 4 planned runs has no result that counts."]),
+        (
+            [("ddp", 2), ("spark", 1), ("spark", 2)],
+            ["3 of 4 planned runs have no result that counts, among them all of spark."],
+        ),
+    ],
+)
+def test_the_summary_says_what_has_no_result(
+    tmp_path: Path, lacking: list[tuple[str, int]], said: list[str]
+) -> None:
+    every = [(stack, workers) for stack in ("ddp", "spark") for workers in (1, 2)]
+    records = [record(*cell, 50.0, 60.0) for cell in every if cell not in lacking]
+    made = campaign(tmp_path, [planned(*cell) for cell in every], records)
+    assert view(figures_of(made))["conclusions"][2:] == said
 
 
 def test_with_a_constant_batch_the_speed_up_is_against_the_same_batch_alone(tmp_path: Path) -> None:
@@ -365,6 +482,9 @@ def test_two_lengths_split_every_stacks_time(tmp_path: Path) -> None:
     table = next(table for table in content["tables"] if table.title == "Fixed and per step")
     steps = spec("ddp", 1).work.steps_per_epoch
     assert table.rows == [["ddp", "1", "2", "2.0", f"{5000 / steps:.2f}", "-3.5", "43.52"]]
+    # Of train_s: what launching takes is a phase, and no fixed part.
+    assert "without the stack's start: see Where the time goes" in table.before
+    assert "evaluations shared out over the steps" in table.before
 
 
 def test_figures_come_as_csv_and_parquet_too(tmp_path: Path) -> None:
@@ -381,6 +501,42 @@ def test_figures_come_as_csv_and_parquet_too(tmp_path: Path) -> None:
     assert {row["section"] for row in rows} >= {"times", "accuracy", "phases", "comparison", "dissertation"}
 
 
+def test_ratios_can_be_computed_anew_from_the_exported_runs(tmp_path: Path) -> None:
+    from pyarrow import csv
+
+    cells_made = [
+        (stack, 1, epochs, 32, [more * epochs + seed / seeds for seed in (1, 2, 3)])
+        for stack, more, seeds in (("ddp", 10.0, 5), ("spark", 11.0, 9))
+        for epochs in (2, 10)
+    ]
+    made = with_batches(tmp_path, cells_made)
+    content = view(figures_of(made))
+    paths = {path.name: path for path in write_report(made)}
+    rows = csv.read_csv(paths["figures.csv"]).to_pylist()
+    runs = {
+        (row["stack"], row["epochs"], row["seed"], row["quantity"]): row["value"]
+        for row in rows
+        if row["section"] == "runs"
+    }
+    assert len(runs) == 2 * 2 * 3 * 2 and runs["spark", 10, 3, "train_s of the run"] == pytest.approx(
+        110 + 3 / 9
+    )
+    assert len({row["run"] for row in rows if row["section"] == "runs"}) == 2 * 2 * 3
+    for clock in ("train_s", "total_s"):
+        (row,) = [row for row in rows if (row["quantity"], row["epochs"]) == (f"{clock} over ddp", 2)]
+        own = f"{clock} of the run"
+        logs = [log(runs["spark", 2, seed, own] / runs["ddp", 2, seed, own]) for seed in (1, 2, 3)]
+        assert row["value"] == pytest.approx(exp(fmean(logs))) and row["low"] < row["value"] < row["high"]
+    (train,) = [row for row in rows if (row["quantity"], row["epochs"]) == ("train_s over ddp", 2)]
+    assert train["p_equivalent"] == content["compared"][0].ratio.equivalent_p
+    assert train["visible"] == content["compared"][0].ratio.visible
+    (step,) = [row for row in rows if (row["quantity"], row["stack"]) == ("step_s", "spark")]
+    half = next(part.here.step_half for part in content["parts"] if part.stack == "spark")
+    assert half is not None and step["high"] - step["value"] == pytest.approx(half)
+    beside = [row for row in rows if row["section"] == "dissertation" and row["quantity"] == "accuracy"]
+    assert {(row["table"], row["epochs_there"], row["runs_there"]) for row in beside} >= {("5.5", "20", 5)}
+
+
 def test_every_figure_says_from_how_many_runs_it_comes(tmp_path: Path) -> None:
     from pyarrow import csv
 
@@ -391,7 +547,7 @@ def test_every_figure_says_from_how_many_runs_it_comes(tmp_path: Path) -> None:
     assert content["chart"].count(", n=5<") == 2
     paths = {path.name: path for path in write_report(made)}
     rows = csv.read_csv(paths["figures.csv"]).to_pylist()
-    assert rows and all(row["runs"] == 5 for row in rows)
+    assert rows and all(row["runs"] == (1 if row["section"] == "runs" else 5) for row in rows)
     # Matplotlib writes text as paths, and the text itself as a comment before them.
     assert paths["times.svg"].read_text(encoding="utf-8").count("<!-- n=5 -->") == 2 + 2
     for name in ("phases.svg", "curves.svg"):

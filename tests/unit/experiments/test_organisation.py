@@ -25,7 +25,7 @@ from experiments.provisioning import FILE as PROVISIONING_FILE
 from experiments.provisioning import Provisioning
 from experiments.report import view, write_report
 from experiments.tables import Table
-from tests.unit.experiments.made_up_records import STARTED, campaign, planned, quick, record
+from tests.unit.experiments.made_up_records import STARTED, campaign, planned, quick, record, with_batches
 from tests.unit.experiments.made_up_workplace import Workplace
 from tests.unit.experiments.test_experiment_report import seeds
 
@@ -284,11 +284,52 @@ def test_waiting_speaks_for_a_stack_whose_interval_is_below_the_others(tmp_path:
         assert rows(made, WHICH)["one researcher, nobody else on the cluster",][-1] == says
 
 
+def test_time_per_step_speaks_for_a_stack_that_is_faster_with_every_setting(tmp_path: Path) -> None:
+    # Spark's steps take twice as long as DDP's with batches of 16, and less than DDP's with those of 64.
+    cells = [
+        (stack, 1, epochs, batch, [seconds * epochs + seed / 100 for seed in (1, 2, 3)])
+        for stack, batch, seconds in (
+            ("ddp", 16, 10.0),
+            ("spark", 16, 20.0),
+            ("ddp", 64, 6.0),
+            ("spark", 64, 5.0),
+        )
+        for epochs in (2, 10)
+    ]
+    row = rows(with_batches(tmp_path, cells), WHICH)["nothing but training",]
+    assert [entry.count("1 worker, batch_per_worker 16: ") for entry in row[2:4]] == [1, 1]
+    assert [entry.count("1 worker, batch_per_worker 64: ") for entry in row[2:4]] == [1, 1]
+    assert row[-1] == "can't tell"
+
+
 def test_weights_that_differ_speak_for_nobody(tmp_path: Path) -> None:
     records = [record("ddp", 1, 1, 2), record("spark", 1, 1, 2, weights_digest="f" * 64)]
     made = campaign(tmp_path, [planned("ddp", 1), planned("spark", 1)], records)
     row = rows(made, WHICH)["results must be reproducible",]
     assert row[2:] == ["equal weights in 0 of 1 works"] * 2 + ["none: equal work differed"]
+
+
+def test_times_of_equal_work_that_ended_differently_are_not_compared(tmp_path: Path) -> None:
+    cells = [
+        (stack, 1, epochs, 32, [more * epochs + seed / 100 for seed in (1, 2, 3)])
+        for stack, more in (("ddp", 10.0), ("spark", 20.0))
+        for epochs in (2, 10)
+    ]
+    equal, differs = (
+        with_batches(tmp_path / name, cells, **changes)
+        for name, changes in (("equal", {}), ("differs", {"weights_digest": "f" * 64}))
+    )
+    for situation in ("speed above all", "nothing but training"):
+        assert rows(equal, WHICH)[situation,][-1] == "ddp"
+        assert rows(differs, WHICH)[situation,][-1] == "can't tell: equal work differed"
+    content = view(figures_of(differs))
+    assert content["conclusions"][0] == "So nothing is said of their times against one another."
+    assert "takes" not in " ".join(content["conclusions"])
+    warning = "Equal work did NOT give equal weights"
+    assert [table(made, "Against ddp").before.startswith(warning) for made in (equal, differs)] == [
+        False,
+        True,
+    ]
 
 
 def test_a_feature_speaks_for_a_stack_by_its_level_and_says_so_where_no_test_of_it_does(

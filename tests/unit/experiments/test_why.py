@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from pyarrow import csv
 from scipy import stats
 
 from experiments.figures import figures_of
 from experiments.report import view, write_report
 from experiments.statistics import mean_difference
-from experiments.waterfall import why_table
+from experiments.waterfall import draw_waterfalls, why_table
 from experiments.why import Waterfall, waterfalls
 from tests.unit.experiments.made_up_ladder import (
     END,
@@ -96,6 +99,36 @@ def test_a_rung_that_cannot_be_run_is_left_out_and_its_neighbours_are_compared(t
     assert (MIDDLE, "It is too slow here.") in found.left_out
     assert [(step.above, step.below) for step in found.steps] == [(START, END)] and found.whole is None
     assert found.steps[0].seconds.mean == pytest.approx(10.2)
+
+
+def test_a_ladder_without_its_last_rung_says_so(tmp_path: Path) -> None:
+    rungs = [{"label": stack.upper(), "when": {"stack": stack}} for stack in ("a", "b", "c", "d")]
+    for lacking, mark in (("", "all of it: A"), ("d", "all that was measured: A")):
+        plan, records = [], []
+        for seed in (1, 2):
+            for stack, seconds in (("a", 50.0), ("b", 45.0), ("c", 40.0), ("d", 30.0)):
+                one = specification(stack, "before", seed)
+                plan.append(row(one, cannot_run="It is not here." if stack == lacking else None))
+                records += [] if stack == lacking else [outcome(one, seconds, 1.0)]
+        made = campaign(tmp_path / f"lacks{lacking}", plan, records)
+        found = why_table(waterfalls(figures_of(with_ladders(made, {"name": "L", "rungs": rungs}))))
+        assert found.rows[-1][1] == mark
+        assert "% of the last rung measured" in [column.name for column in found.columns]
+
+
+def test_a_waterfall_ends_at_its_last_rung_though_a_rung_lacks_a_seed(tmp_path: Path) -> None:
+    made = ladder(tmp_path, seeds=5, tokenizing_s=6.0, stack_s=2.0, noise_s=0.0)
+    lost = specification("spark", "in_loop", 5)
+    shutil.rmtree(made.folder / lost.run_id)
+    found = only(made)
+    assert [step.seconds.n for step in found.steps] == [4, 5]
+    figure = Figure()
+    draw_waterfalls(figure, [found])
+    whole, tokenising, stack = (bar for bar in figure.axes[0].patches if isinstance(bar, Rectangle))
+    assert whole.get_width() == pytest.approx(8.0)  # and not 6.5: the machine drifts by 3 s a seed
+    assert tokenising.get_x() == pytest.approx(8.0)
+    assert stack.get_x() + stack.get_width() == pytest.approx(0.0)
+    assert "its rungs have not all the same seeds" in why_table([found]).after[-1]
 
 
 def test_ladders_are_climbed_for_each_number_of_workers(tmp_path: Path) -> None:
