@@ -54,13 +54,14 @@ def comparisons(figures: Figures) -> list[Compared]:
 
 def parts(figures: Figures, reference: Reference) -> list[Parts]:
     """The split of every stack's time, where there are runs of two lengths."""
-    points: dict[tuple[str, int, str], list[tuple[float, float]]] = {}
+    points: dict[tuple[str, int, str], dict[int, list[tuple[float, float]]]] = {}
     for cell in figures.cells:
-        measured = points.setdefault((cell.stack, cell.workers, setting_text(cell.axes)), [])
+        measured = points.setdefault((cell.stack, cell.workers, setting_text(cell.axes)), {})
         for record in cell.records:
             work = record.specification.work
             if record.train_s is not None:
-                measured.append((work.steps_per_epoch * work.epochs, record.train_s))
+                point = (work.steps_per_epoch * work.epochs, record.train_s)
+                measured.setdefault(work.seed, []).append(point)
     found = []
     for (stack, workers, setting), measured in points.items():
         here = split(measured)
@@ -74,7 +75,8 @@ def _reference_split(reference: Reference, stack: str, workers: int) -> Split | 
     runs = [reference.run(stack, workers, epochs) for epochs in (20, 100)]
     if workers not in STEPS:
         return None
-    return split([(STEPS[workers] * run.epochs, run.seconds) for run in runs if run is not None])
+    # Which of its runs share a seed the dissertation doesn't say: one line, without an interval.
+    return split({0: [(STEPS[workers] * run.epochs, run.seconds) for run in runs if run is not None]})
 
 
 def sibling(cells: Sequence[Cell], cell: Cell, **changed: Any) -> Cell | None:

@@ -9,9 +9,10 @@ normal, as those of times of equal work are; a bootstrap of so few would give in
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from statistics import linear_regression
 from typing import Final
 
 import numpy as np
@@ -63,10 +64,10 @@ class Split:
     """A time as a fixed part and a part for each step."""
 
     fixed_s: float
-    fixed_half: float | None  # half the width of the 95 % interval; None with two points
+    fixed_half: float | None  # half the width of the 95 % interval; None with fewer than two lines
     step_s: float
     step_half: float | None
-    n: int
+    n: int  # runs that it comes from
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
@@ -137,25 +138,30 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def split(points: Sequence[tuple[float, float]]) -> Split | None:
+def split(blocks: Mapping[int, Sequence[tuple[float, float]]]) -> Split | None:
     """Fixed part and part per step of times at different lengths; None without two lengths.
 
+    Each block that has every length gives a line, and their means have Student's intervals: long runs vary
+    more than short ones, and the runs of a block share its drift, so that no one line through all runs knows
+    how far it is off. Where fewer than two blocks are whole there is just that line, without an interval.
+
     Args:
-        points: number of steps and seconds, of each run.
+        blocks: number of steps and seconds of each run, by seed.
     """
-    if len({steps for steps, _ in points}) < 2:
+    points = [point for block in blocks.values() for point in block]
+    lengths = {steps for steps, _ in points}
+    if len(lengths) < 2:
         return None
-    steps, seconds = zip(*points, strict=True)
-    line = stats.linregress(steps, seconds)
-    n = len(points)
-    factor = _t(n - 2) if n > 2 else None
-    return Split(
-        fixed_s=float(line.intercept),
-        fixed_half=factor * float(line.intercept_stderr) if factor else None,
-        step_s=float(line.slope),
-        step_half=factor * float(line.stderr) if factor else None,
-        n=n,
-    )
+    whole = [block for block in blocks.values() if {steps for steps, _ in block} == lengths]
+    kept = whole if len(whole) > 1 else [points]
+    lines = [linear_regression(*zip(*block, strict=True)) for block in kept]
+    fixed, step = estimate([line.intercept for line in lines]), estimate([line.slope for line in lines])
+    assert fixed is not None and step is not None  # there is a line
+    return Split(fixed.mean, _half(fixed), step.mean, _half(step), sum(len(block) for block in kept))
+
+
+def _half(found: Estimate) -> float | None:
+    return None if found.high is None else found.high - found.mean
 
 
 def _t(freedom: int) -> float:

@@ -76,7 +76,8 @@ def parts_table(found: list[Parts]) -> Table:
         title="Fixed and per step",
         before=(
             "A line through train_s at different lengths: what a stack costs once, and what in every step. "
-            "Half widths of 95 % intervals, where there are more than two runs. The dissertation's line goes "
+            "Means of a line for each seed that has runs of every length, ± half their 95 % intervals; "
+            "without two such seeds one line through all runs, and no interval. The dissertation's line goes "
             "through a mean of five runs and a single run."
         ),
         columns=[

@@ -59,13 +59,40 @@ def test_equivalence_is_claimed_only_where_the_interval_allows() -> None:
 
 
 def test_a_split_gives_back_the_line() -> None:
-    found = split([(100, 12.0), (500, 52.0), (100, 12.0), (500, 52.0)])
-    assert found is not None
+    line = [(100, 12.0), (500, 52.0)]
+    found = split({1: line, 2: line})
+    assert found is not None and found.n == 4
     assert [found.fixed_s, found.step_s] == pytest.approx([2.0, 0.1])
     assert found.step_half == pytest.approx(0.0, abs=1e-9)
-    two = split([(100, 12.0), (500, 52.0)])
-    assert two is not None and two.fixed_half is None
-    assert split([(100, 12.0), (100, 13.0)]) is None
+    two = split({1: line})
+    assert two is not None and two.fixed_half is None and two.step_half is None
+    assert split({1: [(100, 12.0)], 2: [(100, 13.0)]}) is None
+
+
+def test_a_split_has_an_interval_only_from_seeds_that_have_every_length() -> None:
+    short = {seed: [(100, 12.0 + seed / 10)] for seed in range(1, 6)}
+    once = split(short | {3: [*short[3], (500, 52.3)]})  # one long run decides the slope, and has no spread
+    assert once is not None and (once.fixed_half, once.step_half, once.n) == (None, None, 6)
+    assert [once.fixed_s, once.step_s] == pytest.approx([2.3, 0.1])  # as the dissertation's line goes
+    twice = split(short | {seed: [*short[seed], (500, 52.0 + seed / 10)] for seed in (1, 2)})
+    assert twice is not None and twice.n == 4 and twice.step_half is not None
+    assert [twice.fixed_s, twice.step_s] == pytest.approx([2.15, 0.1])  # of seeds 1 and 2 alone
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.1])
+def test_intervals_of_a_split_cover_though_long_runs_vary_more(drift: float) -> None:
+    draw = np.random.default_rng(17)
+    fixed, step, steps = 3.0, 0.1, np.array([250.0, 1250.0])
+    covered = np.zeros(2)
+    for _ in range(2000):
+        slow = 1 + drift * draw.normal(0, 1, (5, 1))  # of the machine, shared by a block
+        seconds = (fixed + step * steps) * (1 + 0.02 * draw.normal(0, 1, (5, 2))) * slow
+        rows = enumerate(seconds.tolist())
+        found = split({seed: list(zip(steps.tolist(), row, strict=True)) for seed, row in rows})
+        assert found is not None and found.fixed_half is not None and found.step_half is not None
+        off = abs(found.fixed_s - fixed), abs(found.step_s - step)
+        covered += [off[0] <= found.fixed_half, off[1] <= found.step_half]
+    assert (covered / 2000 > 0.935).all() and (covered / 2000 < 0.965).all()
 
 
 def test_one_stack_against_itself_differs_in_five_of_a_hundred_relabellings() -> None:
