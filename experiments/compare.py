@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from experiments.campaign import Campaign
-from experiments.comparisons import paired_by_seed, train_ratio
 from experiments.errors import UserError
 from experiments.figures import Cell, figures_of
+from experiments.pairing import paired_by_seed, time_ratio
 from experiments.records import Record
 from experiments.statistics import Ratio, holm
 from experiments.verdicts import SCREEN, verdict
@@ -41,7 +41,7 @@ def changes(first: Campaign, second: Campaign) -> list[Change]:
     for cell in figures_of(first).cells:
         other = after.get(_key(cell))
         pairs = paired_by_seed(other.records, cell.records) if other is not None else []
-        ratio = train_ratio(pairs)
+        ratio = time_ratio(pairs)
         if ratio is not None:
             found.append((cell, ratio, _weights(pairs)))
     if not found:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from experiments.figures import Cell, Figures, setting_text
-from experiments.records import Record
+from experiments.pairing import paired_by_seed, time_ratio
 from experiments.reference import Reference
-from experiments.statistics import Ratio, Split, holm, paired_ratio, split
+from experiments.statistics import Ratio, Split, holm, split
 from experiments.verdicts import verdict
 
 STEPS: Final = {1: 782, 2: 391}  # of the dissertation's epochs: 25,000 reviews, 32 for each worker
@@ -43,7 +43,7 @@ def comparisons(figures: Figures) -> list[Compared]:
         base = sibling(figures.cells, cell, stack=figures.campaign.baseline)
         if cell.stack == figures.campaign.baseline or base is None:
             continue
-        ratio = train_ratio(paired_by_seed(cell.records, base.records))
+        ratio = time_ratio(paired_by_seed(cell.records, base.records))
         if ratio is not None:
             found.append((cell, ratio))
     corrected = holm([ratio.p for _, ratio in found])
@@ -83,18 +83,3 @@ def sibling(cells: Sequence[Cell], cell: Cell, **changed: Any) -> Cell | None:
     """The cell that differs from `cell` only in what is `changed`."""
     wanted = cell.axes | changed
     return next((other for other in cells if other.axes == wanted), None)
-
-
-def paired_by_seed(first: Sequence[Record], second: Sequence[Record]) -> list[tuple[Record, Record]]:
-    """The runs of the same seed that both have, with their times."""
-    others = {record.specification.work.seed: record for record in second if record.train_s}
-    return [
-        (record, others[record.specification.work.seed])
-        for record in first
-        if record.train_s and record.specification.work.seed in others
-    ]
-
-
-def train_ratio(pairs: Sequence[tuple[Record, Record]]) -> Ratio | None:
-    """How many times as long the first run of each pair trained as the second; None without pairs."""
-    return paired_ratio([(above.train_s or 0.0, below.train_s or 0.0) for above, below in pairs])

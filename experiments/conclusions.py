@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from experiments.comparisons import Compared
-from experiments.figures import Figures
-from experiments.statistics import MARGIN
+from experiments.figures import Cell, Figures
+from experiments.statistics import MARGIN, Ratio
 from experiments.verdicts import outcome
 from experiments.wording import counted
 
@@ -60,22 +60,31 @@ def _times(compared: list[Compared], baseline: str) -> str:
 
 
 def _workers(figures: Figures) -> str:
-    cells = [cell for cell in figures.cells if cell.speed_up is not None and cell.efficiency is not None]
+    cells = [(cell, cell.speed_up) for cell in figures.cells if cell.speed_up is not None]
     if not cells:
         return "No stack has been run with one worker and with more, so nothing is said of scaling."
-    told = [
-        f"{cell.workers} workers train {cell.speed_up:.2f} times as fast as one on {cell.stack} "
-        f"({cell.efficiency:.0%})"
-        for cell in cells
-    ]
-    pairs = [cell.speed_up_pairs for cell in cells]
+    told = [_speed_up(cell, ratio) for cell, ratio in cells]
+    pairs = [ratio.n for _, ratio in cells]
     note = ", from single runs" if max(pairs) == 1 else f", from {span_text(pairs)} seeds each"
     problem = (
         "on the same training problem, for the batch is shared"
         if same_steps(figures)
         else "with another training problem, for they take fewer steps"
     )
-    return f"{'; '.join(told)}{note}: {problem}.".replace("%)", " %)")
+    return f"{'; '.join(told)}{note}: {problem}."
+
+
+def _speed_up(cell: Cell, found: Ratio) -> str:
+    """What more workers bring one stack: as an interval where there is one."""
+    than = f"as fast as one on {cell.stack}"
+    if found.low is None or found.high is None:
+        share = f"{found.ratio / cell.workers * 100:.0f} %"
+        return f"{cell.workers} workers train {found.ratio:.2f} times {than} ({share})"
+    times = f"{found.low:.2f} to {found.high:.2f} times"
+    if found.low <= 1 <= found.high:
+        return f"{cell.workers} workers can't be told from one on {cell.stack} ({times} as fast)"
+    share = f"{found.low / cell.workers * 100:.0f} to {found.high / cell.workers * 100:.0f} %"
+    return f"{cell.workers} workers train {times} {than} ({share})"
 
 
 def span_text(numbers: list[int]) -> str:

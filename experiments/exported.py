@@ -62,12 +62,23 @@ def rows_of(
             rows.append(
                 about | {"section": "phases", "quantity": name, "value": seconds, "runs": len(cell.records)}
             )
-        for name, each in (("speed_up", cell.speed_up), ("efficiency", cell.efficiency)):
-            if each is not None:
-                rows.append(
-                    about
-                    | {"section": "scaling", "quantity": name, "value": each, "runs": cell.speed_up_pairs}
-                )
+        if cell.speed_up is not None and cell.efficiency is not None:
+            each, share = cell.speed_up, cell.efficiency
+            scaling = about | {"section": "scaling", "runs": each.n}
+            rows.append(
+                scaling | {"quantity": "speed_up", "value": each.ratio, "low": each.low, "high": each.high}
+            )
+            rows.append(
+                scaling
+                | {"quantity": "efficiency", "value": share.mean, "low": share.low, "high": share.high}
+            )
+        if cell.overhead_total is not None:
+            whole = cell.overhead_total
+            rows.append(
+                about
+                | {"section": "overhead", "quantity": f"total_s over {figures.campaign.baseline}"}
+                | {"value": whole.ratio, "low": whole.low, "high": whole.high, "runs": whole.n}
+            )
     for other in compared:
         cell, ratio = other.cell, other.ratio
         about = cell_fields(cell)
@@ -104,6 +115,7 @@ def rows_of(
             {"section": "dissertation", "stack": one.stack, "workers": one.workers}
             | {"epochs": int(one.epochs) if one.epochs.isdigit() else None}
             | {"quantity": one.quantity, "value": one.here, "dissertation": one.there, "runs": one.runs}
+            | {"low": one.low, "high": one.high}
         )
     return rows + usage_rows(figures.cells)
 

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from experiments.comparisons import paired_by_seed, sibling
+from experiments.comparisons import sibling
 from experiments.figures import Cell, Figures, cell_fields, setting_text
+from experiments.pairing import paired_by_seed
 from experiments.records import Record
 from experiments.statistics import Estimate, Ratio, estimate, holm, paired_ratio
 from experiments.tables import NOTHING, Column, Table, interval_text, p_text, stack_text, with_half

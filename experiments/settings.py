@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from experiments.comparisons import paired_by_seed, train_ratio
 from experiments.figures import Cell, Figures, setting_text
+from experiments.pairing import paired_by_seed, time_ratio
 from experiments.statistics import Ratio, holm
 from experiments.tables import NOTHING, Column, Table, interval_text, p_text
 from experiments.verdicts import verdict
@@ -37,7 +37,7 @@ def settings(figures: Figures) -> list[Setting]:
             )
             if base is None or base is cell:
                 continue
-            ratio = train_ratio(paired_by_seed(cell.records, base.records))
+            ratio = time_ratio(paired_by_seed(cell.records, base.records))
             if ratio is not None:
                 found.append((axis, cell, first[axis], ratio))
     corrected = holm([ratio.p for *_, ratio in found])

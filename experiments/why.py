@@ -8,8 +8,8 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, Final
 
-from experiments.comparisons import paired_by_seed
 from experiments.figures import Figures
+from experiments.pairing import paired_by_seed
 from experiments.plan import PlannedRun
 from experiments.records import Record
 from experiments.rungs import Ladder, Rung

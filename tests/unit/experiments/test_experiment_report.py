@@ -2,24 +2,33 @@
 
 from __future__ import annotations
 
+import math
 import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from experiments.chart import Bar, bar_chart
 from experiments.conclusions import weights_sentence
 from experiments.figures import Cell, figures_of, half_width
 from experiments.plan import PlannedRun
 from experiments.report import view, write_report
+from experiments.statistics import Ratio
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec
 from training.spec import RunSpec
 
 
 def cells(where: object) -> dict[tuple[str, int], Cell]:
     return {(cell.stack, cell.workers): cell for cell in figures_of(where).cells}  # type: ignore[arg-type]
+
+
+def ratio_of(found: Ratio | None) -> float:
+    assert found is not None
+    return found.ratio
 
 
 def of_specification(specification: RunSpec) -> dict[str, Any]:
@@ -34,13 +43,67 @@ def of_specification(specification: RunSpec) -> dict[str, Any]:
 
 def test_overhead_speed_up_and_efficiency(tmp_path: Path) -> None:
     found = cells(quick(tmp_path))
-    assert found["spark", 1].overhead_train == pytest.approx(0.1)
-    assert found["spark", 2].overhead_train == pytest.approx(0.25)
-    assert found["spark", 2].overhead_total == pytest.approx(61.5 / 45 - 1)
+    assert ratio_of(found["spark", 1].overhead_train) == pytest.approx(1.1)
+    assert ratio_of(found["spark", 2].overhead_train) == pytest.approx(1.25)
+    assert ratio_of(found["spark", 2].overhead_total) == pytest.approx(61.5 / 45)
     assert found["ddp", 1].overhead_train is None  # the baseline
-    assert found["ddp", 2].speed_up == pytest.approx(50 / 32)
-    assert found["spark", 2].efficiency == pytest.approx(55 / 40 / 2)
-    assert found["ddp", 1].speed_up is None
+    assert ratio_of(found["ddp", 2].speed_up) == pytest.approx(50 / 32)
+    efficiency = found["spark", 2].efficiency
+    assert efficiency is not None and efficiency.mean == pytest.approx(55 / 40 / 2)
+    assert found["ddp", 1].speed_up is None and found["ddp", 1].efficiency is None
+
+
+def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path) -> None:
+    from pyarrow import csv
+
+    times = {("ddp", 1): (50.0, 56.0, 61.0), ("ddp", 2): (32.0, 34.0, 40.0), ("spark", 1): (60.0, 66.0, 75.0)}
+    plan = [planned(stack, workers, seed) for stack, workers in times for seed in (1, 2, 3)]
+    records = [
+        record(stack, workers, seconds, seconds + 10, seed)
+        for (stack, workers), found in times.items()
+        for seed, seconds in enumerate(found, 1)
+    ]
+    made = campaign(tmp_path, plan, records)
+    content = view(figures_of(made))
+
+    def ends(above: tuple[float, ...], below: tuple[float, ...]) -> list[float]:
+        logs = np.log(np.array(above) / np.array(below))
+        half = stats.t.ppf(0.975, 2) * np.std(logs, ddof=1) / math.sqrt(3)
+        return [math.exp(np.mean(logs) + side * half) for side in (0, -1, 1)]
+
+    at, low, high = ends(times["ddp", 1], times["ddp", 2])
+    speed_up = f"{at:.2f} ({low:.2f} to {high:.2f})"
+    efficiency = f"{at * 50:.0f} % ({low * 50:.0f} to {high * 50:.0f})"
+    assert [content["rows"][1][name] for name in ("speed_up", "efficiency")] == [speed_up, efficiency]
+    said = f"2 workers train {low:.2f} to {high:.2f} times as fast as one on ddp"
+    assert f"{said} ({low * 50:.0f} to {high * 50:.0f} %), from 3 seeds each" in content["conclusions"][1]
+    table = next(table for table in content["tables"] if table.title == "Beside the dissertation")
+    shown = {(row[1], row[2], row[5]): row[6] for row in table.rows}
+    assert shown["ddp", "2", "speed-up"] == speed_up
+    assert shown["ddp", "2", "efficiency, %"] == efficiency.replace(" %", "")
+    over = ends(times["spark", 1], times["ddp", 1])
+    assert shown["spark", "1", "time over DDP's"] == f"{over[0]:.2f} ({over[1]:.2f} to {over[2]:.2f})"
+    whole = ends(*(tuple(each + 10 for each in times[stack, 1]) for stack in ("spark", "ddp")))
+    told = [f"{(each - 1) * 100:+.1f}" for each in whole]
+    assert content["rows"][2]["overhead_total"] == f"{told[0]} % ({told[1]} to {told[2]})"
+    written = {path.name: path for path in write_report(made)}
+    exported = csv.read_csv(written["figures.csv"]).to_pylist()
+    rows = {(row["section"], row["stack"], row["quantity"]): row for row in exported}
+    for key, expected in (
+        (("scaling", "ddp", "speed_up"), [at, low, high]),
+        (("scaling", "ddp", "efficiency"), [at / 2, low / 2, high / 2]),
+        (("overhead", "spark", "total_s over ddp"), whole),
+        (("dissertation", "spark", "time over DDP's"), over),
+    ):
+        assert [rows[key][name] for name in ("value", "low", "high")] == pytest.approx(expected)
+
+
+def test_more_workers_that_bring_nothing_are_not_said_to(tmp_path: Path) -> None:
+    plan = [planned("ddp", workers, seed) for workers in (1, 2) for seed in (1, 2)]
+    times = ((1, 1, 50.0), (1, 2, 56.0), (2, 1, 49.0), (2, 2, 58.0))
+    records = [record("ddp", workers, seconds, 60.0, seed) for workers, seed, seconds in times]
+    said = view(figures_of(campaign(tmp_path, plan, records)))["conclusions"][1]
+    assert said.startswith("2 workers can't be told from one on ddp (0.")
 
 
 def test_accuracy_and_its_interval(tmp_path: Path) -> None:
@@ -93,8 +156,8 @@ def test_only_seeds_that_both_have_are_held_against_one_another(tmp_path: Path) 
     row = view(figures_of(campaign(tmp_path / "more", [*plan, planned("spark", 1, 3)], more)))["rows"][1]
     assert row["runs"] == "2 of 3" and row["overhead_train"] == "+10.0 % (n=1)"
     found = cells(campaign(tmp_path, plan, records))
-    assert found["spark", 1].overhead_train == pytest.approx(0.1)
-    assert found["spark", 1].overhead_total == pytest.approx(0.5)
+    assert ratio_of(found["spark", 1].overhead_train) == pytest.approx(1.1)
+    assert ratio_of(found["spark", 1].overhead_total) == pytest.approx(1.5)
     none = cells(campaign(tmp_path / "none", plan, records[1:]))
     assert none["spark", 1].overhead_train is None
 
@@ -281,7 +344,7 @@ def test_with_a_constant_batch_the_speed_up_is_against_the_same_batch_alone(tmp_
         axes = {"stack": "ddp", "workers": workers, "batch_per_worker": batch, "epochs": 2, "seed": 1}
         plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
     made = campaign(tmp_path, plan, records)
-    assert cells(made)["ddp", 2].speed_up == pytest.approx(50 / 30)
+    assert ratio_of(cells(made)["ddp", 2].speed_up) == pytest.approx(50 / 30)
     assert "on the same training problem, for the batch is shared" in view(figures_of(made))["conclusions"][1]
     for path in write_report(made)[:2]:
         assert "validate, 32 shared by all workers, fp32" in path.read_text(encoding="utf-8")
