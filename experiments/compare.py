@@ -11,7 +11,7 @@ from experiments.errors import UserError
 from experiments.figures import Cell, figures_of
 from experiments.pairing import paired_by_seed, time_ratio
 from experiments.records import Record
-from experiments.statistics import Ratio, holm
+from experiments.statistics import Ratio, ratios_together
 from experiments.verdicts import SCREEN, verdict
 
 
@@ -21,13 +21,12 @@ class Change:
 
     axes: dict[str, Any]
     ratio: Ratio
-    corrected_p: float | None
     weights: str  # whether the same seeds ended with the same weights
 
     @property
     def verdict(self) -> str:
         """What may be said, and no more."""
-        return verdict(self.ratio, self.corrected_p, SCREEN)
+        return verdict(self.ratio, self.ratio.p, SCREEN)
 
 
 def changes(first: Campaign, second: Campaign) -> list[Change]:
@@ -49,10 +48,9 @@ def changes(first: Campaign, second: Campaign) -> list[Change]:
             f"{first.folder} and {second.folder} have no run in common: compare campaigns of the same cells "
             "and seeds."
         )
-    corrected = holm([ratio.p for _, ratio, _ in found])
+    together = ratios_together([ratio for _, ratio, _ in found])
     return [
-        Change(cell.axes, ratio, p, weights)
-        for (cell, ratio, weights), p in zip(found, corrected, strict=True)
+        Change(cell.axes, ratio, weights) for (cell, _, weights), ratio in zip(found, together, strict=True)
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from experiments.figures import Cell, Figures, setting_text
 from experiments.pairing import paired_by_seed, time_ratio
 from experiments.reference import Reference
-from experiments.statistics import Ratio, Split, holm, split
+from experiments.statistics import Ratio, Split, ratios_together, split
 from experiments.verdicts import verdict
 
 STEPS: Final = {1: 782, 2: 391}  # of the dissertation's epochs: 25,000 reviews, 32 for each worker
@@ -21,8 +21,12 @@ class Compared:
 
     cell: Cell
     ratio: Ratio
-    corrected_p: float | None  # by Holm, for all comparisons of the report; None with one pair
     verdict: str
+
+    @property
+    def corrected_p(self) -> float | None:
+        """By Holm, for all comparisons of the table; None with one pair."""
+        return self.ratio.p
 
 
 @dataclass(frozen=True)
@@ -46,9 +50,10 @@ def comparisons(figures: Figures) -> list[Compared]:
         ratio = time_ratio(paired_by_seed(cell.records, base.records))
         if ratio is not None:
             found.append((cell, ratio))
-    corrected = holm([ratio.p for _, ratio in found])
+    together = ratios_together([ratio for _, ratio in found])
     return [
-        Compared(cell, ratio, p, verdict(ratio, p)) for (cell, ratio), p in zip(found, corrected, strict=True)
+        Compared(cell, ratio, verdict(ratio, ratio.p))
+        for (cell, _), ratio in zip(found, together, strict=True)
     ]
 
 

@@ -10,7 +10,7 @@ from experiments.comparisons import sibling
 from experiments.figures import Cell, Figures, cell_fields, setting_text
 from experiments.pairing import paired_by_seed
 from experiments.records import Record
-from experiments.statistics import Estimate, Ratio, estimate, holm, paired_ratio
+from experiments.statistics import Estimate, Ratio, estimate, paired_ratio, ratios_together
 from experiments.tables import NOTHING, Column, Table, interval_text, p_text, stack_text, with_half
 from experiments.verdicts import verdict
 from experiments.wording import counted
@@ -30,7 +30,11 @@ class FromTexts:
     end_to_end_s: Estimate
     preparing_ratio: Ratio | None  # to the baseline's, by pairs of the same seed; None where it has none
     ratio: Ratio | None  # the same from end to end
-    corrected_p: float | None  # of `ratio`, by Holm, for all of the table; None with one pair
+
+    @property
+    def corrected_p(self) -> float | None:
+        """Of `ratio`, by Holm, for all of the table; None with one pair."""
+        return self.ratio.p if self.ratio else None
 
 
 def end_to_end(record: Record) -> float:
@@ -69,11 +73,10 @@ def from_texts(figures: Figures) -> list[FromTexts]:
                 end_to_end_s=whole,
                 preparing_ratio=paired_ratio([(_preparing(ours), _preparing(base)) for ours, base in pairs]),
                 ratio=paired_ratio([(end_to_end(ours), end_to_end(base)) for ours, base in pairs]),
-                corrected_p=None,
             )
         )
-    corrected = holm([each.ratio.p if each.ratio else None for each in found])
-    return [replace(each, corrected_p=p) for each, p in zip(found, corrected, strict=True)]
+    together = iter(ratios_together([each.ratio for each in found if each.ratio]))
+    return [replace(each, ratio=next(together)) if each.ratio else each for each in found]
 
 
 def _records(cell: Cell) -> list[Record]:

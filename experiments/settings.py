@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from experiments.figures import Cell, Figures, setting_text
 from experiments.pairing import paired_by_seed, time_ratio
-from experiments.statistics import Ratio, holm
+from experiments.statistics import Ratio, ratios_together
 from experiments.tables import NOTHING, Column, Table, interval_text, p_text
 from experiments.verdicts import verdict
 
@@ -22,8 +22,12 @@ class Setting:
     cell: Cell
     first: Any
     ratio: Ratio
-    corrected_p: float | None  # by Holm, for all comparisons of settings; None with one pair
     verdict: str
+
+    @property
+    def corrected_p(self) -> float | None:
+        """By Holm, for all comparisons of settings; None with one pair."""
+        return self.ratio.p
 
 
 def settings(figures: Figures) -> list[Setting]:
@@ -40,10 +44,10 @@ def settings(figures: Figures) -> list[Setting]:
             ratio = time_ratio(paired_by_seed(cell.records, base.records))
             if ratio is not None:
                 found.append((axis, cell, first[axis], ratio))
-    corrected = holm([ratio.p for *_, ratio in found])
+    together = ratios_together([ratio for *_, ratio in found])
     return [
-        Setting(axis, cell, value, ratio, p, verdict(ratio, p))
-        for (axis, cell, value, ratio), p in zip(found, corrected, strict=True)
+        Setting(axis, cell, value, ratio, verdict(ratio, ratio.p))
+        for (axis, cell, value, _), ratio in zip(found, together, strict=True)
     ]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from statistics import linear_regression
 from typing import Final
@@ -20,7 +20,8 @@ from scipy import optimize, stats
 
 LEVEL: Final = 0.95  # of intervals
 MARGIN: Final = 0.03  # "no worse than 3 %"
-POWER: Final = 0.8  # with which the smallest visible difference would have been seen
+POWER: Final = 0.8  # with which the smallest visible difference is seen
+BEYOND: Final = 100  # a logarithm of a ratio that no two times have
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,8 @@ class Ratio:
     high: float | None
     p: float | None  # of no difference, two-sided; None with one pair
     equivalent_p: float | None  # of a difference of MARGIN or more, either way (TOST); small = equivalent
-    visible: float | None  # the smallest difference that so many pairs of this spread would have shown
+    visible: float | None  # the smallest difference that so many pairs of this spread show with POWER
+    error: float | None  # standard error of the mean logarithm
     n: int
 
 
@@ -55,7 +57,8 @@ class Difference:
     low: float | None  # ends of the 95 % interval; None with one pair
     high: float | None
     p: float | None  # of no difference, two-sided; None with one pair
-    visible: float | None  # the smallest difference that so many pairs of this spread would have shown
+    visible: float | None  # the smallest difference that so many pairs of this spread show with POWER
+    error: float | None  # standard error of the mean
     n: int
 
 
@@ -95,7 +98,7 @@ def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
     logs = np.log([above / below for above, below in pairs])
     mean, n = float(np.mean(logs)), len(pairs)
     if n == 1:
-        return Ratio(math.exp(mean), None, None, None, None, None, 1)
+        return Ratio(math.exp(mean), None, None, None, None, None, None, 1)
     error = float(np.std(logs, ddof=1)) / math.sqrt(n)
     half = _t(n - 1) * error
     return Ratio(
@@ -104,7 +107,8 @@ def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
         high=math.exp(mean + half),
         p=_two_sided(mean, error, n - 1),
         equivalent_p=_tost(mean, error, n - 1, math.log1p(MARGIN)),
-        visible=math.expm1(_detectable(n - 1) * error),
+        visible=_visible_ratio(error, n, 1),
+        error=error,
         n=n,
     )
 
@@ -115,16 +119,41 @@ def mean_difference(differences: Sequence[float]) -> Difference | None:
     if found is None:
         return None
     if found.sd is None:
-        return Difference(found.mean, None, None, None, None, 1)
+        return Difference(found.mean, None, None, None, None, None, 1)
     error, freedom = found.sd / math.sqrt(found.n), found.n - 1
     return Difference(
         mean=found.mean,
         low=found.low,
         high=found.high,
         p=_two_sided(found.mean, error, freedom),
-        visible=_detectable(freedom) * error,
+        visible=_detectable(freedom, 1) * error,
+        error=error,
         n=found.n,
     )
+
+
+def ratios_together(found: Sequence[Ratio]) -> list[Ratio]:
+    """The same ratios as comparisons that are made together, in the order given.
+
+    Their p values are corrected by Holm, and what is visible is so to as many tests: each against the bar
+    that is high enough whatever the others show.
+    """
+    number = sum(each.p is not None for each in found)
+    return [
+        each if each.error is None else replace(each, p=p, visible=_visible_ratio(each.error, each.n, number))
+        for each, p in zip(found, holm([each.p for each in found]), strict=True)
+    ]
+
+
+def differences_together(found: Sequence[Difference]) -> list[Difference]:
+    """The same of differences."""
+    number = sum(each.p is not None for each in found)
+    return [
+        each
+        if each.error is None
+        else replace(each, p=p, visible=_detectable(each.n - 1, number) * each.error)
+        for each, p in zip(found, holm([each.p for each in found]), strict=True)
+    ]
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -183,10 +212,15 @@ def _tost(mean: float, error: float, freedom: int, margin: float) -> float:
     return max(below, above)
 
 
+def _visible_ratio(error: float, n: int, number: int) -> float:
+    logarithm = _detectable(n - 1, number) * error
+    return math.expm1(logarithm) if logarithm < BEYOND else math.inf
+
+
 @cache
-def _detectable(freedom: int) -> float:
-    """The difference, in standard errors, that a two-sided test sees with POWER (noncentral t)."""
-    critical = _t(freedom)
+def _detectable(freedom: int, number: int) -> float:
+    """The difference, in standard errors, that one of `number` two-sided tests sees (noncentral t)."""
+    critical = float(stats.t.ppf(1 - (1 - LEVEL) / 2 / number, freedom))
 
     def lacking(shift: float) -> float:
         return POWER - float(stats.nct.sf(critical, freedom, shift))  # the other side's share is below 1e-3

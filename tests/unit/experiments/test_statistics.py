@@ -8,7 +8,17 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.statistics import MARGIN, estimate, holm, paired_ratio, split
+from experiments.statistics import (
+    MARGIN,
+    differences_together,
+    estimate,
+    holm,
+    mean_difference,
+    paired_ratio,
+    ratios_together,
+    split,
+)
+from experiments.verdicts import verdict
 
 
 def test_a_mean_has_students_interval() -> None:
@@ -136,3 +146,46 @@ def test_the_smallest_visible_difference_is_seen_four_times_in_five() -> None:
         assert found is not None and found.p is not None
         seen += found.p < 0.05
     assert 0.78 < seen / 4000 < 0.82
+
+
+@pytest.mark.parametrize(("n", "number"), [(3, 4), (5, 8)])
+def test_among_several_only_larger_differences_are_visible_four_times_in_five(n: int, number: int) -> None:
+    draw = np.random.default_rng(23)
+    sample = draw.normal(0, 1, n)
+    logs = (sample - sample.mean()) / sample.std(ddof=1) * 0.02
+    known = paired_ratio([(math.exp(each), 1.0) for each in logs])
+    assert known is not None and known.visible is not None
+    several = ratios_together([known] * number)[0]
+    assert several.visible is not None and several.visible > 1.4 * known.visible
+    seen = 0
+    for _ in range(4000):
+        tried = draw.normal(math.log1p(several.visible), 0.02, n)
+        found = paired_ratio([(math.exp(each), 1.0) for each in tried])
+        assert found is not None
+        corrected = holm([found.p, *[1.0] * (number - 1)])[0]  # the others show nothing
+        seen += corrected is not None and corrected < 0.05
+    assert 0.78 < seen / 4000 < 0.82
+
+
+def test_what_is_made_together_is_corrected_together_and_a_single_pair_is_none_of_it() -> None:
+    pairs = [(1.02, 1.0), (1.05, 1.0), (1.03, 1.0)]
+    found, single = paired_ratio(pairs), paired_ratio(pairs[:1])
+    assert found is not None and found.p is not None and single is not None
+    assert ratios_together([found, single]) == [found, single]
+    two = ratios_together([found, single, found])
+    assert [each.p for each in two] == [pytest.approx(2 * found.p), None, pytest.approx(2 * found.p)]
+    difference, alone = mean_difference([1.0, 1.5, 0.2]), mean_difference([1.0])
+    assert difference is not None and difference.p is not None and difference.visible is not None
+    assert alone is not None
+    first, second, third = differences_together([difference, alone, difference])
+    assert second == alone and first == third
+    assert first.p == pytest.approx(2 * difference.p)
+    assert first.visible is not None and first.visible > 1.2 * difference.visible
+
+
+def test_two_pairs_among_many_see_nothing_and_break_nothing() -> None:
+    wild = paired_ratio([(9.0, 1.0), (1.0, 9.0)])
+    assert wild is not None
+    seen = ratios_together([wild] * 100)[0]
+    assert seen.visible == math.inf
+    assert verdict(seen, seen.p).startswith("can't tell: only a difference of ten times or more")
