@@ -135,13 +135,18 @@ def mean_difference(differences: Sequence[float]) -> Difference | None:
 def ratios_together(found: Sequence[Ratio]) -> list[Ratio]:
     """The same ratios as comparisons that are made together, in the order given.
 
-    Their p values are corrected by Holm, and what is visible is so to as many tests: each against the bar
-    that is high enough whatever the others show.
+    Their p values are corrected by Holm, those of a difference and those of equivalence each for themselves;
+    what is visible is so to as many tests, each against the bar that is enough whatever the others show.
     """
     number = sum(each.p is not None for each in found)
+    corrected = zip(
+        holm([each.p for each in found]), holm([each.equivalent_p for each in found]), strict=True
+    )
     return [
-        each if each.error is None else replace(each, p=p, visible=_visible_ratio(each.error, each.n, number))
-        for each, p in zip(found, holm([each.p for each in found]), strict=True)
+        each
+        if each.error is None
+        else replace(each, p=p, equivalent_p=same, visible=_visible_ratio(each.error, each.n, number))
+        for each, (p, same) in zip(found, corrected, strict=True)
     ]
 
 

@@ -18,7 +18,7 @@ from experiments.statistics import (
     ratios_together,
     split,
 )
-from experiments.verdicts import verdict
+from experiments.verdicts import outcome, verdict
 
 
 def test_a_mean_has_students_interval() -> None:
@@ -174,6 +174,8 @@ def test_what_is_made_together_is_corrected_together_and_a_single_pair_is_none_o
     assert ratios_together([found, single]) == [found, single]
     two = ratios_together([found, single, found])
     assert [each.p for each in two] == [pytest.approx(2 * found.p), None, pytest.approx(2 * found.p)]
+    assert found.equivalent_p is not None and found.equivalent_p > 0.5
+    assert [each.equivalent_p for each in two] == [1.0, None, 1.0]
     difference, alone = mean_difference([1.0, 1.5, 0.2]), mean_difference([1.0])
     assert difference is not None and difference.p is not None and difference.visible is not None
     assert alone is not None
@@ -181,6 +183,19 @@ def test_what_is_made_together_is_corrected_together_and_a_single_pair_is_none_o
     assert second == alone and first == third
     assert first.p == pytest.approx(2 * difference.p)
     assert first.visible is not None and first.visible > 1.2 * difference.visible
+
+
+def test_of_many_that_differ_by_the_margin_one_is_rarely_called_the_same() -> None:
+    draw = np.random.default_rng(29)
+    claims = 0
+    for _ in range(400):
+        found = [
+            paired_ratio([(math.exp(each), 1.0) for each in draw.normal(math.log1p(MARGIN), 0.01, 5)])
+            for _ in range(8)
+        ]
+        together = ratios_together([each for each in found if each is not None])
+        claims += any(outcome(each, each.p) == "same" for each in together)
+    assert claims / 400 < 0.06  # a third of them, uncorrected
 
 
 def test_two_pairs_among_many_see_nothing_and_break_nothing() -> None:
