@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from experiments.comparisons import Compared
 from experiments.figures import Cell, Figures
+from experiments.reasons import setting_sentences, step_sentences
+from experiments.settings import Setting
 from experiments.statistics import MARGIN, Ratio
 from experiments.verdicts import outcome
+from experiments.why import Waterfall
 from experiments.wording import counted
 
 
-def conclusions(figures: Figures, compared: list[Compared]) -> list[str]:
-    """Two sentences that follow the one on equal weights: the stacks' times, and what more workers bring."""
-    return [_times(compared, figures.campaign.baseline), _workers(figures)]
+def conclusions(
+    figures: Figures, compared: list[Compared], ladders: Sequence[Waterfall], found: Sequence[Setting]
+) -> list[str]:
+    """The sentences that follow the one on equal weights: the stacks' times, and what more workers bring.
+
+    Where a matrix asks for something else, what its ladders or settings say stands first, and nothing is said
+    of what it doesn't ask for.
+    """
+    asked = [*step_sentences(ladders), *setting_sentences(found)]
+    times, workers = _times(compared, figures.campaign.baseline), _workers(figures)
+    if not asked:
+        return [times, workers]
+    scaled = any(cell.speed_up is not None for cell in figures.cells)
+    return [*asked, *([times] if compared and not ladders else []), *([workers] if scaled else [])]
 
 
 def weights_sentence(figures: Figures) -> str:

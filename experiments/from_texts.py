@@ -11,7 +11,16 @@ from experiments.figures import Cell, Figures, cell_fields, setting_text
 from experiments.pairing import paired_by_seed
 from experiments.records import Record
 from experiments.statistics import Estimate, Ratio, estimate, paired_ratio, ratios_together
-from experiments.tables import NOTHING, Column, Table, interval_text, p_text, stack_text, with_half
+from experiments.tables import (
+    NOTHING,
+    Column,
+    Table,
+    corrected_text,
+    interval_text,
+    p_text,
+    stack_text,
+    with_half,
+)
 from experiments.verdicts import verdict
 from experiments.wording import counted
 
@@ -92,15 +101,15 @@ def from_texts_table(found: Sequence[FromTexts], baseline: str) -> Table:
     """What each cell takes, piece by piece, and against the baseline."""
     numbers = ("runs", "preparing, s", "training, s", "end to end, s", "pairs")
     ratios = (f"preparing over {baseline}", f"end to end over {baseline}", "95 % interval", "p (Holm)")
-    compared = sum(each.ratio is not None for each in found)
+    compared = [each.corrected_p for each in found if each.ratio is not None]
     return Table(
         title=TITLE,
         before=(
             "Runs that begin with texts: making token ids of them, once, by the stack's own means, is "
             "preparing, and training follows. End to end is both, with all that the stack's command takes "
             "around them. Means with half widths of Student's 95 % intervals; ratios are geometric means of "
-            f"runs with the same seed, the interval and p those of end to end. {compared} "
-            f"comparison{'s are' if compared != 1 else ' is'} made here; p is corrected for their number."
+            "runs with the same seed, the interval and p those of end to end. "
+            f"{corrected_text(compared)}"
         ),
         columns=[
             Column("stack"),

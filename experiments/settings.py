@@ -8,7 +8,7 @@ from typing import Any, Final
 from experiments.figures import Cell, Figures, setting_text
 from experiments.pairing import paired_by_seed, time_ratio
 from experiments.statistics import Ratio, ratios_together
-from experiments.tables import NOTHING, Column, Table, interval_text, p_text
+from experiments.tables import NOTHING, Column, Table, corrected_text, interval_text, p_text
 from experiments.verdicts import verdict
 
 SHOWN_ELSEWHERE: Final = ("stack", "workers", "epochs")
@@ -58,8 +58,7 @@ def settings_table(found: list[Setting]) -> Table:
         title="What the settings bring",
         before=(
             "Runs of the same seed that differ in one setting only: its value against the first one of the "
-            f"matrix. {len(found)} comparison{'s are' if len(found) > 1 else ' is'} made in this table; p is "
-            "corrected for their number."
+            f"matrix. {corrected_text([each.corrected_p for each in found])}"
         ),
         columns=[
             Column("setting"),
@@ -74,7 +73,7 @@ def settings_table(found: list[Setting]) -> Table:
                 each.axis,
                 value_text(each.cell.axes[each.axis]),
                 value_text(each.first),
-                _where(each),
+                where_text(each),
                 str(each.ratio.n),
                 f"{each.ratio.ratio:.3f}",
                 interval_text(each.ratio.low, each.ratio.high, 3),
@@ -91,7 +90,8 @@ def value_text(value: Any) -> str:
     return NOTHING if value is None else str(value)
 
 
-def _where(each: Setting) -> str:
+def where_text(each: Setting) -> str:
+    """What the two runs have in common."""
     cell = each.cell
     rest = setting_text(cell.axes, without=each.axis)
     told = f"{cell.stack}, workers {cell.workers}, epochs {cell.axes['epochs']}"

@@ -326,8 +326,23 @@ def test_a_comparison_claims_what_its_interval_allows(
     assert content["conclusions"][0].endswith("from 5 pairs of runs each.")
 
 
+def test_a_single_pair_is_no_comparison_that_p_is_corrected_for(tmp_path: Path) -> None:
+    plan, records = [], []
+    for stack, slower in (("ddp", 1.0), ("spark", 1.2)):
+        for workers, seed, seconds in ((2, 1, 30.0), (2, 2, 34.0), (2, 3, 39.0), (1, 1, 50.0)):
+            plan.append(planned(stack, workers, seed))
+            records.append(record(stack, workers, seconds * slower * (1 + seed / 1000), 80.0, seed))
+    content = view(figures_of(campaign(tmp_path, plan, records)))
+    table = next(table for table in content["tables"] if table.title == "Against ddp")
+    assert len(table.rows) == 2
+    said = "p is corrected for the 1 comparison made here (1 single pair beside, without a p)."
+    assert table.before.endswith(said)
+
+
 def test_one_pair_claims_nothing(tmp_path: Path) -> None:
     content = view(figures_of(quick(tmp_path)))
+    table = next(table for table in content["tables"] if table.title == "Against ddp")
+    assert table.before.endswith("There are single pairs only: none is a comparison, and nothing has a p.")
     assert "no difference in training time is claimed" in content["conclusions"][0]
     assert "2 workers train 1.56 times as fast as one on ddp (78 %)" in content["conclusions"][1]
     assert "from single runs: with another training problem" in content["conclusions"][1]
@@ -369,6 +384,13 @@ def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
     (row,) = table.rows
     assert row[:5] == ["gradient_sync", "bf16", "allreduce", "ddp, workers 2, epochs 2", "3"]
     assert row[5] == "0.801" and row[8] == "takes less time"
+    assert table.before.endswith("p is corrected for the 1 comparison made here.")
+    # Of what the matrix doesn't ask for nothing is said, not even that.
+    ends = row[6].split(" to ")
+    said = f"takes {float(ends[0]):.2f} to {float(ends[1]):.2f} times as long as allreduce"
+    assert content["conclusions"] == [
+        f"Of the settings' comparisons, gradient_sync bf16 {said} (ddp, workers 2, epochs 2)."
+    ]
     csv = next(path for path in write_report(made) if path.name == "figures.csv").read_text()
     assert "gradient_sync bf16 over allreduce" in csv
     titles = [table.title for table in view(figures_of(quick(tmp_path / "quick")))["tables"]]

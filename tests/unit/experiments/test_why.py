@@ -126,6 +126,20 @@ def test_nothing_measured_is_no_ladder_yet(tmp_path: Path) -> None:
     assert write_report(with_ladders(campaign(tmp_path / "last", plan, []), LADDER))
 
 
+def test_the_summary_says_which_steps_are_certain(tmp_path: Path) -> None:
+    content = view(figures_of(ladder(tmp_path, seeds=4, tokenizing_s=8.0, stack_s=0.0, noise_s=0.5)))
+    seconds = content["waterfalls"][0].steps[0].seconds
+    assert content["conclusions"] == [
+        f'Of the ladders\' steps, Spark: 2 workers, 2 epochs: "{START}" takes {seconds.low:.2f} to '
+        f'{seconds.high:.2f} s longer than "{MIDDLE}"; 1 of 2 can\'t tell.'
+    ]
+    saves = view(figures_of(ladder(tmp_path / "less", seeds=5, tokenizing_s=-4.0, stack_s=0.0, noise_s=0.1)))
+    assert f'"{START}" takes 3.' in saves["conclusions"][0]
+    assert f' s less than "{MIDDLE}"' in saves["conclusions"][0]
+    nothing = view(figures_of(ladder(tmp_path / "none", seeds=3, tokenizing_s=0.0, stack_s=0.0, noise_s=0.5)))
+    assert nothing["conclusions"] == ["Of the ladders' steps, 2 of 2 can't tell."]
+
+
 def test_the_report_shows_the_ladder_and_is_the_same_again(tmp_path: Path) -> None:
     written = []
     for folder in ("one", "two"):
