@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
@@ -80,12 +80,18 @@ def from_texts(figures: Figures) -> list[FromTexts]:
                 preparing_s=preparing,
                 training_s=training,
                 end_to_end_s=whole,
-                preparing_ratio=paired_ratio([(_preparing(ours), _preparing(base)) for ours, base in pairs]),
-                ratio=paired_ratio([(end_to_end(ours), end_to_end(base)) for ours, base in pairs]),
+                preparing_ratio=_ratio(pairs, _preparing),
+                ratio=_ratio(pairs, end_to_end),
             )
         )
     together = iter(ratios_together([each.ratio for each in found if each.ratio]))
     return [replace(each, ratio=next(together)) if each.ratio else each for each in found]
+
+
+def _ratio(pairs: Sequence[tuple[Record, Record]], seconds: Callable[[Record], float]) -> Ratio | None:
+    """Of pairs with times above 0: a clock that was set back within a run leaves 0 s or less."""
+    times = [(seconds(ours), seconds(base)) for ours, base in pairs]
+    return paired_ratio([pair for pair in times if min(pair) > 0])
 
 
 def _records(cell: Cell) -> list[Record]:

@@ -12,6 +12,7 @@ from experiments.tables import NOTHING, Column, Table, corrected_text, interval_
 from experiments.verdicts import verdict
 
 SHOWN_ELSEWHERE: Final = ("stack", "workers", "epochs")
+OF_BLOCKS: Final = ("link_rate", "pinning", "device")  # by which a plan parts its blocks
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,12 @@ def settings_table(found: list[Setting]) -> Table:
                 each.verdict,
             ]
             for each in found
+        ],
+        after=[
+            f"Runs that differ in {axis} are of different blocks: what else changed on the machines between "
+            "these is in the difference."
+            for axis in OF_BLOCKS
+            if any(each.axis == axis for each in found)
         ],
     )
 

@@ -393,8 +393,26 @@ def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
     ]
     csv = next(path for path in write_report(made) if path.name == "figures.csv").read_text()
     assert "gradient_sync bf16 over allreduce" in csv
+    assert not table.after  # both were in every block
     titles = [table.title for table in view(figures_of(quick(tmp_path / "quick")))["tables"]]
     assert "What the settings bring" not in titles
+
+
+def test_settings_of_the_cluster_are_of_different_blocks_and_the_table_says_so(tmp_path: Path) -> None:
+    plan, records = [], []
+    for rate, seconds in (("1gbit", 50.0), ("100mbit", 70.0)):
+        for seed in (1, 2, 3):
+            one = spec("ddp", 2, seed)
+            conditions = one.conditions.model_copy(update={"link_rate": rate})
+            specification = one.model_copy(update={"conditions": conditions})
+            changes = of_specification(specification)
+            records.append(record("ddp", 2, seconds + seed / 10, 90.0, seed, **changes))
+            axes = {"stack": "ddp", "workers": 2, "epochs": 2, "link_rate": rate, "seed": seed}
+            plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
+    content = view(figures_of(campaign(tmp_path, plan, records)))
+    table = next(table for table in content["tables"] if table.title == "What the settings bring")
+    (remark,) = table.after
+    assert remark.startswith("Runs that differ in link_rate are of different blocks")
 
 
 def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
