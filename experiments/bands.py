@@ -9,6 +9,7 @@ from typing import Any, Final
 from experiments.figures import Cell, Figures
 from experiments.references import OVERHEADS, Reference
 from experiments.screen import Screen
+from experiments.statistics import Ratio
 from experiments.tables import NOTHING, Column, Table, change_text
 from training.spec import RunSpec
 
@@ -125,9 +126,12 @@ def _figure(cell: Cell, quantity: str) -> tuple[float | None, int]:
     if quantity in ("train_s", "total_s"):
         found = cell.train_s if quantity == "train_s" else cell.total_s
         return (None, 0) if found is None else (found.mean, found.n)
-    value: float | None = getattr(cell, quantity)
-    pairs = cell.overhead_pairs if quantity in OVERHEADS else cell.speed_up_pairs
-    return value, pairs if value is not None else 0
+    if quantity == "efficiency":
+        return (None, 0) if cell.efficiency is None else (cell.efficiency.mean, cell.efficiency.n)
+    ratio: Ratio | None = getattr(cell, quantity)
+    if ratio is None:
+        return None, 0
+    return ratio.ratio - 1 if quantity in OVERHEADS else ratio.ratio, ratio.n
 
 
 def band_table(judged: Judged) -> Table:
@@ -159,7 +163,7 @@ def band_table(judged: Judged) -> Table:
         title="References",
         before=(
             "What the inventory says that a cell should take, against the mean over its n runs (of "
-            "overheads, speed-up and efficiency: over the n seeds that both cells have). "
+            "overheads, speed-up and efficiency: the geometric mean over n pairs of runs of the same seed). "
             "What left its band is marked."
         ),
         columns=[

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.figures import Cell, Figures, setting_text
+from experiments.pairing import paired_by_seed
+from experiments.records import Record
 from experiments.reference import Reference
-from experiments.statistics import Estimate
-from experiments.tables import Column, Table, stack_text
+from experiments.statistics import mean_difference, paired_ratio
+from experiments.tables import NOTHING, Column, Table, interval_text, stack_text
 
 SHORT, LONG = 20, 100  # the dissertation's lengths, in epochs
 
@@ -29,6 +31,8 @@ class Beside:
     digits: int  # after the point
     runs: int  # that `here` comes from, or pairs of them
     there_runs: int
+    low: float | None = None  # ends of the 95 % interval of `here`, where it comes from several pairs
+    high: float | None = None
 
     @property
     def ratio(self) -> float:
@@ -100,26 +104,30 @@ def _speed_up(pair: _Pair, reference: Reference) -> Iterator[Beside]:
     there = reference.speed_up(cell.stack, cell.workers, pair.length)
     if cell.speed_up is None or there is None or cell.workers == 1:
         return
-    yield _row(pair, "5.8", "speed-up", cell.speed_up, there, 2, cell.speed_up_pairs)
-    if cell.efficiency is not None:
-        n = cell.speed_up_pairs
-        yield _row(pair, "5.8", "efficiency, %", cell.efficiency * 100, there / cell.workers * 100, 0, n)
+    found, percent = cell.speed_up, 100 / cell.workers
+    row = _row(pair, "5.8", "speed-up", found.ratio, there, 2, found.n)
+    yield _with_ends(row, found.low, found.high)
+    row = _row(pair, "5.8", "efficiency, %", found.ratio * percent, there * percent, 0, found.n)
+    yield _with_ends(row, found.low, found.high, percent)
 
 
 def _against_ddp(pair: _Pair, pairs: list[_Pair], reference: Reference) -> Iterator[Beside]:
     """Tables 5.7 and 5.9: what a stack takes beyond DDP."""
     cell, base = pair.cell, reference.run("ddp", pair.cell.workers, pair.length)
     there = reference.run(cell.stack, cell.workers, pair.length)
-    own = next(
-        (other.cell.train_s for other in pairs if other.cell.axes == cell.axes | {"stack": "ddp"}), None
-    )
+    own = next((other.cell for other in pairs if other.cell.axes == cell.axes | {"stack": "ddp"}), None)
     if cell.overhead_train is None or own is None or base is None or there is None or cell.stack == "ddp":
         return
-    over = there.seconds / base.seconds
-    yield _row(pair, "5.7", "time over DDP's", 1 + cell.overhead_train, over, 2, cell.overhead_pairs)
-    more = cell.overhead_train * own.mean / pair.epochs
+    ratio = cell.overhead_train
+    row = _row(pair, "5.7", "time over DDP's", ratio.ratio, there.seconds / base.seconds, 2, ratio.n)
+    yield _with_ends(row, ratio.low, ratio.high)
+    more = mean_difference(
+        [(_train_s(ours) - _train_s(ddps)) / pair.epochs for ours, ddps in _paired(cell, own)]
+    )
+    assert more is not None  # the ratio comes from the same pairs
     quantity = "seconds per epoch beyond DDP's"
-    yield _row(pair, "5.9", quantity, more, there.per_epoch - base.per_epoch, 2, cell.overhead_pairs)
+    row = _row(pair, "5.9", quantity, more.mean, there.per_epoch - base.per_epoch, 2, more.n)
+    yield _with_ends(row, more.low, more.high)
 
 
 def _linearity(pairs: list[_Pair], reference: Reference) -> Iterator[Beside]:
@@ -137,7 +145,14 @@ def _linearity(pairs: list[_Pair], reference: Reference) -> Iterator[Beside]:
         there = [reference.run(cell.stack, cell.workers, length) for length in (SHORT, LONG)]
         if pair.length != LONG or short is None or there[0] is None or there[1] is None:
             continue
-        ours = [_per_epoch(each.cell.train_s, each.epochs) for each in (short, pair)]
+        ours = paired_ratio(
+            [
+                (_train_s(long) / pair.epochs, _train_s(brief) / short.epochs)
+                for long, brief in _paired(cell, short.cell)
+            ]
+        )
+        if ours is None:
+            continue
         yield Beside(
             table="5.4",
             stack=cell.stack,
@@ -146,17 +161,29 @@ def _linearity(pairs: list[_Pair], reference: Reference) -> Iterator[Beside]:
             epochs=f"{short.epochs}, {pair.epochs}",
             there_epochs=f"{SHORT}, {LONG}",
             quantity="seconds per epoch, long over short",
-            here=ours[1] / ours[0],
+            here=ours.ratio,
             there=there[1].per_epoch / there[0].per_epoch,
             digits=2,
-            runs=min(len(short.cell.records), len(cell.records)),
+            runs=ours.n,
             there_runs=min(short.of_runs, pair.of_runs),
+            low=ours.low,
+            high=ours.high,
         )
 
 
-def _per_epoch(train_s: Estimate | None, epochs: int) -> float:
-    assert train_s is not None  # of every pair
-    return train_s.mean / epochs
+def _paired(cell: Cell, other: Cell) -> list[tuple[Record, Record]]:
+    return paired_by_seed(cell.records, other.records)
+
+
+def _train_s(record: Record) -> float:
+    assert record.train_s is not None  # of every pair
+    return record.train_s
+
+
+def _with_ends(row: Beside, low: float | None, high: float | None, factor: float = 1.0) -> Beside:
+    if low is None or high is None:
+        return row
+    return replace(row, low=low * factor, high=high * factor)
 
 
 def _row(pair: _Pair, table: str, quantity: str, here: float, there: float, digits: int, runs: int) -> Beside:
@@ -176,6 +203,12 @@ def _row(pair: _Pair, table: str, quantity: str, here: float, there: float, digi
     )
 
 
+def _here(each: Beside) -> str:
+    text = f"{each.here:.{each.digits}f}"
+    ends = interval_text(each.low, each.high, each.digits)
+    return text if ends == NOTHING else f"{text} ({ends})"
+
+
 def beside_table(found: list[Beside], reference: Reference, work_here: str) -> Table:
     """The rows as the report shows them."""
     return Table(
@@ -183,8 +216,8 @@ def beside_table(found: list[Beside], reference: Reference, work_here: str) -> T
         before=(
             f"Here: {work_here}. There: {reference.work}. The work differs, and so does the "
             "hardware: seconds and accuracies are not comparable as such; the ratios between stacks and "
-            "between numbers of workers are what is set side by side. n is how many runs, or pairs of runs, "
-            "a figure is the mean of, here and there."
+            "between numbers of workers are what is set side by side. n is how many runs, or pairs of runs "
+            "of the same seed, a figure is the mean of, here and there; ratios have their 95 % intervals."
         ),
         columns=[
             Column("its table"),
@@ -207,7 +240,7 @@ def beside_table(found: list[Beside], reference: Reference, work_here: str) -> T
                 each.epochs,
                 each.there_epochs,
                 each.quantity,
-                f"{each.here:.{each.digits}f}",
+                _here(each),
                 f"{each.there:.{each.digits}f}",
                 f"{each.ratio:.3f}",
                 str(each.runs),

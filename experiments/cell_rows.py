@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from experiments.campaign import CampaignFile
 from experiments.chart import Bar, bar_chart
 from experiments.figures import Accuracy, Cell
 from experiments.records import Record
-from experiments.statistics import Estimate
+from experiments.statistics import Estimate, Ratio
 from experiments.tables import NOTHING, change_text, interval_text
 from experiments.wording import counted
 from training.spec import PretrainedModel
@@ -37,12 +37,10 @@ def row(cell: Cell, extra: Sequence[str]) -> dict[str, Any]:
         "interval": _interval(cell.train_s),
         "total": _spread(cell.total_s),
         "accuracy": _accuracy(cell.accuracy),
-        "overhead_train": _of(cell.overhead_pairs, cell, _percent(cell.overhead_train)),
-        "overhead_total": _of(cell.overhead_pairs, cell, _percent(cell.overhead_total)),
-        "speed_up": _of(
-            cell.speed_up_pairs, cell, NOTHING if cell.speed_up is None else f"{cell.speed_up:.2f}"
-        ),
-        "efficiency": NOTHING if cell.efficiency is None else f"{cell.efficiency:.0%}".replace("%", " %"),
+        "overhead_train": _ratio(cell.overhead_train, cell, _percent, " %"),
+        "overhead_total": _ratio(cell.overhead_total, cell, _percent, " %"),
+        "speed_up": _ratio(cell.speed_up, cell, "{:.2f}".format),
+        "efficiency": _efficiency(cell.efficiency),
         "weights": _weights(sorted(digest for digest in digests if digest)),
     }
 
@@ -84,9 +82,24 @@ def accuracy_note(cells: Sequence[Cell], campaign: CampaignFile) -> str:
     return f"{text} It is not comparable with the dissertation's: {' '.join(why)}"
 
 
-def _of(pairs: int, cell: Cell, text: str) -> str:
-    """A figure, with how many runs it comes from where they are fewer than those of its row."""
-    return text if text == NOTHING or pairs == len(cell.records) else f"{text} (n={pairs})"
+def _ratio(found: Ratio | None, cell: Cell, shown: Callable[[float], str], unit: str = "") -> str:
+    """A ratio with its interval, and how many pairs it comes from where they are fewer than the runs."""
+    if found is None:
+        return NOTHING
+    beside = []
+    if found.low is not None and found.high is not None:
+        beside.append(f"{shown(found.low)} to {shown(found.high)}")
+    if found.n != len(cell.records):
+        beside.append(f"n={found.n}")
+    return shown(found.ratio) + unit + (f" ({', '.join(beside)})" if beside else "")
+
+
+def _efficiency(found: Estimate | None) -> str:
+    if found is None:
+        return NOTHING
+    if found.low is None or found.high is None:
+        return f"{found.mean * 100:.0f} %"
+    return f"{found.mean * 100:.0f} % ({interval_text(found.low * 100, found.high * 100, 0)})"
 
 
 def _throttled(records: Sequence[Record]) -> str:
@@ -126,8 +139,8 @@ def _accuracy(value: Accuracy | None) -> str:
     )
 
 
-def _percent(value: float | None) -> str:
-    return NOTHING if value is None else change_text(value)
+def _percent(ratio: float) -> str:
+    return change_text(ratio - 1).removesuffix(" %")
 
 
 def _label(cell: Cell, extra: Sequence[str]) -> str:

@@ -116,7 +116,7 @@ def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
 
 
 def _compare(first: Path, second: Path, screen: Screen) -> int:
-    from experiments.compare import changes, differences, rows
+    from experiments.compare import DIFFERENT_TIMES, changes, differences, rows
 
     campaigns_found = [open_campaign(_only_campaign(path)) for path in (first, second)]
     found = changes(*campaigns_found)
@@ -126,6 +126,7 @@ def _compare(first: Path, second: Path, screen: Screen) -> int:
     screen.line(f"Not the same: {', '.join(not_the_same) or 'nothing'}.")
     columns = ["cell", "pairs", "train_s, B over A", "95 % interval", "B is", ""]
     screen.table("Train_s of B over A, seed by seed", columns, rows(found))
+    screen.line(DIFFERENT_TIMES)
     return 0
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from experiments.campaign import Campaign
-from experiments.comparisons import paired_by_seed, train_ratio
 from experiments.errors import UserError
 from experiments.figures import Cell, figures_of
+from experiments.pairing import paired_by_seed, time_ratio
 from experiments.records import Record
-from experiments.statistics import Ratio, holm
+from experiments.statistics import Ratio, ratios_together
 from experiments.verdicts import SCREEN, verdict
+
+DIFFERENT_TIMES: Final = (
+    "A and B ran at different times: what else changed on the machines between them is in these differences."
+)
 
 
 @dataclass(frozen=True)
@@ -21,13 +25,14 @@ class Change:
 
     axes: dict[str, Any]
     ratio: Ratio
-    corrected_p: float | None
     weights: str  # whether the same seeds ended with the same weights
+    unlike: str | None  # what besides the campaigns' differences its runs don't share; None: nothing
 
     @property
     def verdict(self) -> str:
         """What may be said, and no more."""
-        return verdict(self.ratio, self.corrected_p, SCREEN)
+        said = verdict(self.ratio, self.ratio.p, SCREEN)
+        return f"{said}; {self.unlike}" if self.unlike else said
 
 
 def changes(first: Campaign, second: Campaign) -> list[Change]:
@@ -41,18 +46,18 @@ def changes(first: Campaign, second: Campaign) -> list[Change]:
     for cell in figures_of(first).cells:
         other = after.get(_key(cell))
         pairs = paired_by_seed(other.records, cell.records) if other is not None else []
-        ratio = train_ratio(pairs)
+        ratio = time_ratio(pairs)
         if ratio is not None:
-            found.append((cell, ratio, _weights(pairs)))
+            found.append((cell, ratio, pairs))
     if not found:
         raise UserError(
             f"{first.folder} and {second.folder} have no run in common: compare campaigns of the same cells "
             "and seeds."
         )
-    corrected = holm([ratio.p for _, ratio, _ in found])
+    together = ratios_together([ratio for _, ratio, _ in found])
     return [
-        Change(cell.axes, ratio, p, weights)
-        for (cell, ratio, weights), p in zip(found, corrected, strict=True)
+        Change(cell.axes, ratio, _weights(pairs), _unlike(pairs))
+        for (cell, _, pairs), ratio in zip(found, together, strict=True)
     ]
 
 
@@ -84,8 +89,14 @@ def _key(cell: Cell) -> str:
     return json.dumps(cell.axes, sort_keys=True)
 
 
-def _weights(pairs: list[tuple[Record, Record]]) -> str:
+def _unlike(pairs: list[tuple[Record, Record]]) -> str | None:
     if any(late.work_digest != early.work_digest for late, early in pairs):
-        return "other work"
+        return "of other work"
+    if any((late.together is None) != (early.together is None) for late, early in pairs):
+        return "side by side in one of them only"
+    return None
+
+
+def _weights(pairs: list[tuple[Record, Record]]) -> str:
     same = all(late.weights_digest == early.weights_digest for late, early in pairs)
     return "equal weights" if same else "other weights"

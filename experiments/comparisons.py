@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from experiments.figures import Cell, Figures, setting_text
-from experiments.records import Record
+from experiments.pairing import paired_by_seed, time_ratio
 from experiments.reference import Reference
-from experiments.statistics import Ratio, Split, holm, paired_ratio, split
+from experiments.statistics import Ratio, Split, ratios_together, split
 from experiments.verdicts import verdict
 
 STEPS: Final = {1: 782, 2: 391}  # of the dissertation's epochs: 25,000 reviews, 32 for each worker
@@ -21,8 +21,12 @@ class Compared:
 
     cell: Cell
     ratio: Ratio
-    corrected_p: float | None  # by Holm, for all comparisons of the report; None with one pair
     verdict: str
+
+    @property
+    def corrected_p(self) -> float | None:
+        """By Holm, for all comparisons of the table; None with one pair."""
+        return self.ratio.p
 
 
 @dataclass(frozen=True)
@@ -43,24 +47,26 @@ def comparisons(figures: Figures) -> list[Compared]:
         base = sibling(figures.cells, cell, stack=figures.campaign.baseline)
         if cell.stack == figures.campaign.baseline or base is None:
             continue
-        ratio = train_ratio(paired_by_seed(cell.records, base.records))
+        ratio = time_ratio(paired_by_seed(cell.records, base.records))
         if ratio is not None:
             found.append((cell, ratio))
-    corrected = holm([ratio.p for _, ratio in found])
+    together = ratios_together([ratio for _, ratio in found])
     return [
-        Compared(cell, ratio, p, verdict(ratio, p)) for (cell, ratio), p in zip(found, corrected, strict=True)
+        Compared(cell, ratio, verdict(ratio, ratio.p))
+        for (cell, _), ratio in zip(found, together, strict=True)
     ]
 
 
 def parts(figures: Figures, reference: Reference) -> list[Parts]:
     """The split of every stack's time, where there are runs of two lengths."""
-    points: dict[tuple[str, int, str], list[tuple[float, float]]] = {}
+    points: dict[tuple[str, int, str], dict[int, list[tuple[float, float]]]] = {}
     for cell in figures.cells:
-        measured = points.setdefault((cell.stack, cell.workers, setting_text(cell.axes)), [])
+        measured = points.setdefault((cell.stack, cell.workers, setting_text(cell.axes)), {})
         for record in cell.records:
             work = record.specification.work
             if record.train_s is not None:
-                measured.append((work.steps_per_epoch * work.epochs, record.train_s))
+                point = (work.steps_per_epoch * work.epochs, record.train_s)
+                measured.setdefault(work.seed, []).append(point)
     found = []
     for (stack, workers, setting), measured in points.items():
         here = split(measured)
@@ -74,25 +80,11 @@ def _reference_split(reference: Reference, stack: str, workers: int) -> Split | 
     runs = [reference.run(stack, workers, epochs) for epochs in (20, 100)]
     if workers not in STEPS:
         return None
-    return split([(STEPS[workers] * run.epochs, run.seconds) for run in runs if run is not None])
+    # Which of its runs share a seed the dissertation doesn't say: one line, without an interval.
+    return split({0: [(STEPS[workers] * run.epochs, run.seconds) for run in runs if run is not None]})
 
 
 def sibling(cells: Sequence[Cell], cell: Cell, **changed: Any) -> Cell | None:
     """The cell that differs from `cell` only in what is `changed`."""
     wanted = cell.axes | changed
     return next((other for other in cells if other.axes == wanted), None)
-
-
-def paired_by_seed(first: Sequence[Record], second: Sequence[Record]) -> list[tuple[Record, Record]]:
-    """The runs of the same seed that both have, with their times."""
-    others = {record.specification.work.seed: record for record in second if record.train_s}
-    return [
-        (record, others[record.specification.work.seed])
-        for record in first
-        if record.train_s and record.specification.work.seed in others
-    ]
-
-
-def train_ratio(pairs: Sequence[tuple[Record, Record]]) -> Ratio | None:
-    """How many times as long the first run of each pair trained as the second; None without pairs."""
-    return paired_ratio([(above.train_s or 0.0, below.train_s or 0.0) for above, below in pairs])

@@ -7,17 +7,33 @@ from typing import Final
 
 from experiments.comparisons import Compared
 from experiments.figures import Cell, Figures, setting_text
-from experiments.statistics import MARGIN
+from experiments.reasons import setting_sentences, step_sentences
+from experiments.settings import Setting
+from experiments.statistics import MARGIN, Ratio
 from experiments.verdicts import outcome
+from experiments.why import Waterfall
 from experiments.wording import counted
 
 NOT_OF_TIMES: Final = "So nothing is said of their times against one another."
 
 
-def conclusions(figures: Figures, compared: list[Compared]) -> list[str]:
-    """What follows the sentence on equal weights: the stacks' times, what more workers bring, what lacks."""
+def conclusions(
+    figures: Figures, compared: list[Compared], ladders: Sequence[Waterfall], found: Sequence[Setting]
+) -> list[str]:
+    """What follows the sentence on equal weights: the stacks' times, what more workers bring, what lacks.
+
+    Where a matrix asks for something else, what its ladders or settings say stands first, and nothing is said
+    of what it doesn't ask for. Where equal work ended with different weights, their times are not compared.
+    """
+    lacking, workers = _lacking(figures), _workers(figures)
+    if weights_differ(figures):
+        return [NOT_OF_TIMES, workers, *lacking]
+    asked = [*step_sentences(ladders), *setting_sentences(found)]
     times = _times(compared, figures.campaign.baseline)
-    return [NOT_OF_TIMES if weights_differ(figures) else times, _workers(figures), *_lacking(figures)]
+    if not asked:
+        return [times, workers, *lacking]
+    scaled = any(cell.speed_up is not None for cell in figures.cells)
+    return [*asked, *([times] if compared and not ladders else []), *([workers] if scaled else []), *lacking]
 
 
 def weights_differ(figures: Figures) -> bool:
@@ -111,22 +127,32 @@ def _lacking(figures: Figures) -> list[str]:
 
 
 def _workers(figures: Figures) -> str:
-    cells = [cell for cell in figures.cells if cell.speed_up is not None and cell.efficiency is not None]
+    cells = [(cell, cell.speed_up) for cell in figures.cells if cell.speed_up is not None]
     if not cells:
         return "No stack has been run with one worker and with more, so nothing is said of scaling."
-    told = [
-        f"{cell.workers} workers train {cell.speed_up:.2f} times as fast as one on {_scaled(cell, cells)} "
-        f"({cell.efficiency:.0%})"
-        for cell in cells
-    ]
-    pairs = [cell.speed_up_pairs for cell in cells]
+    told = [_speed_up(cell, ratio, [each for each, _ in cells]) for cell, ratio in cells]
+    pairs = [ratio.n for _, ratio in cells]
     note = ", from single runs" if max(pairs) == 1 else f", from {span_text(pairs)} seeds each"
     problem = (
         "on the same training problem, for the batch is shared"
         if same_steps(figures)
         else "with another training problem, for they take fewer steps"
     )
-    return f"{'; '.join(told)}{note}: {problem}.".replace("%)", " %)")
+    return f"{'; '.join(told)}{note}: {problem}."
+
+
+def _speed_up(cell: Cell, found: Ratio, cells: Sequence[Cell]) -> str:
+    """What more workers bring one stack: as an interval where there is one."""
+    on = _scaled(cell, cells)
+    than = f"as fast as one on {on}"
+    if found.low is None or found.high is None:
+        share = f"{found.ratio / cell.workers * 100:.0f} %"
+        return f"{cell.workers} workers train {found.ratio:.2f} times {than} ({share})"
+    times = f"{found.low:.2f} to {found.high:.2f} times"
+    if found.low <= 1 <= found.high:
+        return f"{cell.workers} workers can't be told from one on {on} ({times} as fast)"
+    share = f"{found.low / cell.workers * 100:.0f} to {found.high / cell.workers * 100:.0f} %"
+    return f"{cell.workers} workers train {times} {than} ({share})"
 
 
 def _scaled(cell: Cell, cells: Sequence[Cell]) -> str:

@@ -9,10 +9,9 @@ import pyarrow as pa
 from pyarrow import csv, parquet
 
 from experiments.beside import Beside
-from experiments.comparisons import Compared, Parts, paired_by_seed, sibling
+from experiments.comparisons import Compared, Parts
 from experiments.figures import Figures, cell_fields
 from experiments.settings import settings
-from experiments.statistics import paired_ratio
 from experiments.use_figures import usage_rows
 
 COLUMNS: Final = pa.schema(
@@ -76,12 +75,23 @@ def rows_of(
             rows.append(
                 about | {"section": "phases", "quantity": name, "value": seconds, "runs": len(cell.records)}
             )
-        for name, each in (("speed_up", cell.speed_up), ("efficiency", cell.efficiency)):
-            if each is not None:
-                rows.append(
-                    about
-                    | {"section": "scaling", "quantity": name, "value": each, "runs": cell.speed_up_pairs}
-                )
+        if cell.speed_up is not None and cell.efficiency is not None:
+            each, share = cell.speed_up, cell.efficiency
+            scaling = about | {"section": "scaling", "runs": each.n}
+            rows.append(
+                scaling | {"quantity": "speed_up", "value": each.ratio, "low": each.low, "high": each.high}
+            )
+            rows.append(
+                scaling
+                | {"quantity": "efficiency", "value": share.mean, "low": share.low, "high": share.high}
+            )
+        if cell.overhead_total is not None:
+            whole = cell.overhead_total
+            rows.append(
+                about
+                | {"section": "overhead", "quantity": f"total_s over {figures.campaign.baseline}"}
+                | {"value": whole.ratio, "low": whole.low, "high": whole.high, "runs": whole.n}
+            )
     for other in compared:
         cell, ratio = other.cell, other.ratio
         about = cell_fields(cell)
@@ -120,31 +130,13 @@ def rows_of(
             | {"epochs": int(one.epochs) if one.epochs.isdigit() else None}
             | {"quantity": one.quantity, "value": one.here, "dissertation": one.there, "runs": one.runs}
             | {"table": one.table, "epochs_there": one.there_epochs, "runs_there": one.there_runs}
+            | {"low": one.low, "high": one.high}
         )
-    return rows + _total_rows(figures, compared) + usage_rows(figures.cells) + _run_rows(figures)
+    return rows + usage_rows(figures.cells) + _run_rows(figures)
 
 
 def _with_ends(value: float, half: float | None) -> dict[str, float]:
     return {"value": value} if half is None else {"value": value, "low": value - half, "high": value + half}
-
-
-def _total_rows(figures: Figures, compared: list[Compared]) -> list[dict[str, Any]]:
-    """total_s over the baseline's, by the same pairs as train_s; no p, for it is not tested."""
-    rows: list[dict[str, Any]] = []
-    baseline = figures.campaign.baseline
-    for each in compared:
-        base = sibling(figures.cells, each.cell, stack=baseline)
-        pairs = paired_by_seed(each.cell.records, base.records) if base else []
-        ratio = paired_ratio(
-            [(above.total_s, below.total_s) for above, below in pairs if above.total_s and below.total_s]
-        )
-        if ratio is not None:
-            rows.append(
-                cell_fields(each.cell)
-                | {"section": "comparison", "quantity": f"total_s over {baseline}", "value": ratio.ratio}
-                | {"low": ratio.low, "high": ratio.high, "runs": ratio.n}
-            )
-    return rows
 
 
 def _run_rows(figures: Figures) -> list[dict[str, Any]]:

@@ -10,10 +10,11 @@ from typing import Any, Final
 
 from experiments.about import About, read_about
 from experiments.campaign import Campaign, CampaignFile
+from experiments.pairing import paired_by_seed, time_ratio
 from experiments.plan import PlannedRun
 from experiments.records import Record
 from experiments.references import Reference, references_in
-from experiments.statistics import Estimate, estimate
+from experiments.statistics import Estimate, Ratio, estimate
 from experiments.together import same_occasion
 from experiments.wording import counted
 from training.spec import PHASES
@@ -47,12 +48,18 @@ class Cell:
     total_s: Estimate | None
     accuracy: Accuracy | None
     phases: dict[str, float] | None  # means; with PREPARING, where the runs made their tokens
-    overhead_train: float | None  # train_s against the baseline stack's, as a fraction: 0.1 = 10 % more
-    overhead_total: float | None
-    speed_up: float | None  # against one worker of the same stack
-    efficiency: float | None  # speed-up by worker
-    overhead_pairs: int  # seeds that an overhead comes from: those that the baseline has, too
-    speed_up_pairs: int  # seeds that a speed-up comes from
+    overhead_train: Ratio | None  # train_s over the baseline stack's, by pairs of the same seed
+    overhead_total: Ratio | None
+    speed_up: Ratio | None  # one worker's train_s over this, on the same stack, by pairs of the same seed
+
+    @property
+    def efficiency(self) -> Estimate | None:
+        """The speed-up by worker, and its interval."""
+        if self.speed_up is None:
+            return None
+        found = self.speed_up
+        low, high = (None if end is None else end / self.workers for end in (found.low, found.high))
+        return Estimate(found.ratio / self.workers, low, high, sd=None, n=found.n)
 
 
 @dataclass(frozen=True)
@@ -175,7 +182,6 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
         records = found[key]
         base = [] if axes["stack"] == file.baseline else other(key, stack=file.baseline)
         alone = other(key, workers=1) or _same_batch_alone(runs[0], groups, found)
-        speed_up = _ratio(alone, records, "train_s") if workers > 1 else None
         cells.append(
             Cell(
                 axes=axes,
@@ -187,12 +193,9 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
                 total_s=estimate(_times(records, "total_s")),
                 accuracy=_accuracy(records),
                 phases=_phases(records),
-                overhead_train=_excess(records, base, "train_s"),
-                overhead_total=_excess(records, base, "total_s"),
-                speed_up=speed_up,
-                efficiency=speed_up / workers if speed_up is not None else None,
-                overhead_pairs=len(_shared(records, base)),
-                speed_up_pairs=len(_shared(alone, records)) if workers > 1 else 0,
+                overhead_train=time_ratio(paired_by_seed(records, base)),
+                overhead_total=time_ratio(paired_by_seed(records, base, "total_s"), "total_s"),
+                speed_up=time_ratio(paired_by_seed(alone, records)) if workers > 1 else None,
             )
         )
     return cells
@@ -220,30 +223,6 @@ def _of(runs: Sequence[PlannedRun], counting: Mapping[str, Record]) -> list[Reco
 
 def _times(records: Sequence[Record], clock: str) -> list[float]:
     return [seconds for record in records if (seconds := getattr(record, clock)) is not None]
-
-
-def _shared(first: Sequence[Record], second: Sequence[Record]) -> set[int]:
-    """The seeds that both have."""
-    return {record.specification.work.seed for record in first} & {
-        record.specification.work.seed for record in second
-    }
-
-
-def _ratio(above: Sequence[Record], below: Sequence[Record], clock: str) -> float | None:
-    """Ratio of the mean times over the seeds that both have; None where they have none in common."""
-    seeds = _shared(above, below)
-    means = [
-        estimate(_times([record for record in records if record.specification.work.seed in seeds], clock))
-        for records in (above, below)
-    ]
-    if means[0] is None or means[1] is None or means[1].mean <= 0:
-        return None
-    return means[0].mean / means[1].mean
-
-
-def _excess(records: Sequence[Record], base: Sequence[Record], clock: str) -> float | None:
-    ratio = _ratio(records, base, clock)
-    return None if ratio is None else ratio - 1
 
 
 def _accuracy(records: Sequence[Record]) -> Accuracy | None:

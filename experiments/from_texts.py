@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from experiments.comparisons import paired_by_seed, sibling
+from experiments.comparisons import sibling
 from experiments.figures import Cell, Figures, cell_fields, setting_text
+from experiments.pairing import paired_by_seed
 from experiments.records import Record
-from experiments.statistics import Estimate, Ratio, estimate, holm, paired_ratio
-from experiments.tables import NOTHING, Column, Table, interval_text, p_text, stack_text, with_half
+from experiments.statistics import Estimate, Ratio, estimate, paired_ratio, ratios_together
+from experiments.tables import (
+    NOTHING,
+    Column,
+    Table,
+    corrected_text,
+    interval_text,
+    p_text,
+    stack_text,
+    with_half,
+)
 from experiments.verdicts import verdict
 from experiments.wording import counted
 
@@ -29,7 +39,11 @@ class FromTexts:
     end_to_end_s: Estimate
     preparing_ratio: Ratio | None  # to the baseline's, by pairs of the same seed; None where it has none
     ratio: Ratio | None  # the same from end to end
-    corrected_p: float | None  # of `ratio`, by Holm, for all of the table; None with one pair
+
+    @property
+    def corrected_p(self) -> float | None:
+        """Of `ratio`, by Holm, for all of the table; None with one pair."""
+        return self.ratio.p if self.ratio else None
 
 
 def end_to_end(record: Record) -> float:
@@ -66,13 +80,18 @@ def from_texts(figures: Figures) -> list[FromTexts]:
                 preparing_s=preparing,
                 training_s=training,
                 end_to_end_s=whole,
-                preparing_ratio=paired_ratio([(_preparing(ours), _preparing(base)) for ours, base in pairs]),
-                ratio=paired_ratio([(end_to_end(ours), end_to_end(base)) for ours, base in pairs]),
-                corrected_p=None,
+                preparing_ratio=_ratio(pairs, _preparing),
+                ratio=_ratio(pairs, end_to_end),
             )
         )
-    corrected = holm([each.ratio.p if each.ratio else None for each in found])
-    return [replace(each, corrected_p=p) for each, p in zip(found, corrected, strict=True)]
+    together = iter(ratios_together([each.ratio for each in found if each.ratio]))
+    return [replace(each, ratio=next(together)) if each.ratio else each for each in found]
+
+
+def _ratio(pairs: Sequence[tuple[Record, Record]], seconds: Callable[[Record], float]) -> Ratio | None:
+    """Of pairs with times above 0: a clock that was set back within a run leaves 0 s or less."""
+    times = [(seconds(ours), seconds(base)) for ours, base in pairs]
+    return paired_ratio([pair for pair in times if min(pair) > 0])
 
 
 def _records(cell: Cell) -> list[Record]:
@@ -88,15 +107,15 @@ def from_texts_table(found: Sequence[FromTexts], baseline: str) -> Table:
     """What each cell takes, piece by piece, and against the baseline."""
     numbers = ("runs", "preparing, s", "training, s", "end to end, s", "pairs")
     ratios = (f"preparing over {baseline}", f"end to end over {baseline}", "95 % interval", "p (Holm)")
-    compared = sum(each.ratio is not None for each in found)
+    compared = [each.corrected_p for each in found if each.ratio is not None]
     return Table(
         title=TITLE,
         before=(
             "Runs that begin with texts: making token ids of them, once, by the stack's own means, is "
             "preparing, and training follows. End to end is both, with all that the stack's command takes "
             "around them. Means with half widths of Student's 95 % intervals; ratios are geometric means of "
-            f"runs with the same seed, the interval and p those of end to end. {compared} "
-            f"comparison{'s are' if compared != 1 else ' is'} made here; p is corrected for their number."
+            "runs with the same seed, the interval and p those of end to end. "
+            f"{corrected_text(compared)}"
         ),
         columns=[
             Column("stack"),

@@ -102,13 +102,13 @@ def view(figures: Figures) -> dict[str, Any]:
     compared, split = comparisons(figures), parts(figures, reference)
     # The cells of a ladder are made to differ from the dissertation's, one by one.
     side, judged = [] if campaign.ladders else beside(figures, reference), judge(figures)
-    ladders, texts = waterfalls(figures), from_texts(figures)
+    ladders, texts, found_settings = waterfalls(figures), from_texts(figures), settings(figures)
     tables = [
         band_table(judged),
         why_table(ladders),
         comparison_table(compared, campaign.baseline, weights_differ(figures)),
         from_texts_table(texts, campaign.baseline),
-        settings_table(settings(figures)),
+        settings_table(found_settings),
         parts_table(split),
         beside_table(side, reference, work_text(campaign)),
         usage_table(figures.cells),
@@ -138,7 +138,7 @@ def view(figures: Figures) -> dict[str, Any]:
         "judged": judged,
         "conclusions": [
             *together_sentences(figures),
-            *conclusions(figures, compared),
+            *conclusions(figures, compared, ladders, found_settings),
             *band_conclusion(judged),
         ],
         "tables": [table for table in tables if table.rows],

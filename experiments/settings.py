@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from experiments.comparisons import paired_by_seed, train_ratio
 from experiments.figures import Cell, Figures, setting_text
-from experiments.statistics import Ratio, holm
-from experiments.tables import NOTHING, Column, Table, interval_text, p_text
+from experiments.pairing import paired_by_seed, time_ratio
+from experiments.statistics import Ratio, ratios_together
+from experiments.tables import NOTHING, Column, Table, corrected_text, interval_text, p_text
 from experiments.verdicts import verdict
 
 SHOWN_ELSEWHERE: Final = ("stack", "workers", "epochs")
+OF_BLOCKS: Final = ("link_rate", "pinning", "device")  # by which a plan parts its blocks
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,12 @@ class Setting:
     cell: Cell
     first: Any
     ratio: Ratio
-    corrected_p: float | None  # by Holm, for all comparisons of settings; None with one pair
     verdict: str
+
+    @property
+    def corrected_p(self) -> float | None:
+        """By Holm, for all comparisons of settings; None with one pair."""
+        return self.ratio.p
 
 
 def settings(figures: Figures) -> list[Setting]:
@@ -37,13 +42,13 @@ def settings(figures: Figures) -> list[Setting]:
             )
             if base is None or base is cell:
                 continue
-            ratio = train_ratio(paired_by_seed(cell.records, base.records))
+            ratio = time_ratio(paired_by_seed(cell.records, base.records))
             if ratio is not None:
                 found.append((axis, cell, first[axis], ratio))
-    corrected = holm([ratio.p for *_, ratio in found])
+    together = ratios_together([ratio for *_, ratio in found])
     return [
-        Setting(axis, cell, value, ratio, p, verdict(ratio, p))
-        for (axis, cell, value, ratio), p in zip(found, corrected, strict=True)
+        Setting(axis, cell, value, ratio, verdict(ratio, ratio.p))
+        for (axis, cell, value, _), ratio in zip(found, together, strict=True)
     ]
 
 
@@ -54,8 +59,7 @@ def settings_table(found: list[Setting]) -> Table:
         title="What the settings bring",
         before=(
             "Runs of the same seed that differ in one setting only: its value against the first one of the "
-            f"matrix. {len(found)} comparison{'s are' if len(found) > 1 else ' is'} made in this table; p is "
-            "corrected for their number."
+            f"matrix. {corrected_text([each.corrected_p for each in found])}"
         ),
         columns=[
             Column("setting"),
@@ -70,7 +74,7 @@ def settings_table(found: list[Setting]) -> Table:
                 each.axis,
                 value_text(each.cell.axes[each.axis]),
                 value_text(each.first),
-                _where(each),
+                where_text(each),
                 str(each.ratio.n),
                 f"{each.ratio.ratio:.3f}",
                 interval_text(each.ratio.low, each.ratio.high, 3),
@@ -78,6 +82,12 @@ def settings_table(found: list[Setting]) -> Table:
                 each.verdict,
             ]
             for each in found
+        ],
+        after=[
+            f"Runs that differ in {axis} are of different blocks: what else changed on the machines between "
+            "these is in the difference."
+            for axis in OF_BLOCKS
+            if any(each.axis == axis for each in found)
         ],
     )
 
@@ -87,7 +97,8 @@ def value_text(value: Any) -> str:
     return NOTHING if value is None else str(value)
 
 
-def _where(each: Setting) -> str:
+def where_text(each: Setting) -> str:
+    """What the two runs have in common."""
     cell = each.cell
     rest = setting_text(cell.axes, without=each.axis)
     told = f"{cell.stack}, workers {cell.workers}, epochs {cell.axes['epochs']}"

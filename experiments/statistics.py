@@ -9,9 +9,10 @@ normal, as those of times of equal work are; a bootstrap of so few would give in
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
+from statistics import linear_regression
 from typing import Final
 
 import numpy as np
@@ -19,7 +20,8 @@ from scipy import optimize, stats
 
 LEVEL: Final = 0.95  # of intervals
 MARGIN: Final = 0.03  # "no worse than 3 %"
-POWER: Final = 0.8  # with which the smallest visible difference would have been seen
+POWER: Final = 0.8  # with which the smallest visible difference is seen
+BEYOND: Final = 100  # a logarithm of a ratio that no two times have
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ class Ratio:
     high: float | None
     p: float | None  # of no difference, two-sided; None with one pair
     equivalent_p: float | None  # of a difference of MARGIN or more, either way (TOST); small = equivalent
-    visible: float | None  # the smallest difference that so many pairs of this spread would have shown
+    visible: float | None  # the smallest difference that so many pairs of this spread show with POWER
+    error: float | None  # standard error of the mean logarithm
     n: int
 
 
@@ -54,7 +57,8 @@ class Difference:
     low: float | None  # ends of the 95 % interval; None with one pair
     high: float | None
     p: float | None  # of no difference, two-sided; None with one pair
-    visible: float | None  # the smallest difference that so many pairs of this spread would have shown
+    visible: float | None  # the smallest difference that so many pairs of this spread show with POWER
+    error: float | None  # standard error of the mean
     n: int
 
 
@@ -63,10 +67,10 @@ class Split:
     """A time as a fixed part and a part for each step."""
 
     fixed_s: float
-    fixed_half: float | None  # half the width of the 95 % interval; None with two points
+    fixed_half: float | None  # half the width of the 95 % interval; None with fewer than two lines
     step_s: float
     step_half: float | None
-    n: int
+    n: int  # runs that it comes from
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
@@ -94,7 +98,7 @@ def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
     logs = np.log([above / below for above, below in pairs])
     mean, n = float(np.mean(logs)), len(pairs)
     if n == 1:
-        return Ratio(math.exp(mean), None, None, None, None, None, 1)
+        return Ratio(math.exp(mean), None, None, None, None, None, None, 1)
     error = float(np.std(logs, ddof=1)) / math.sqrt(n)
     half = _t(n - 1) * error
     return Ratio(
@@ -103,7 +107,8 @@ def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
         high=math.exp(mean + half),
         p=_two_sided(mean, error, n - 1),
         equivalent_p=_tost(mean, error, n - 1, math.log1p(MARGIN)),
-        visible=math.expm1(_detectable(n - 1) * error),
+        visible=_visible_ratio(error, n, 1),
+        error=error,
         n=n,
     )
 
@@ -114,16 +119,46 @@ def mean_difference(differences: Sequence[float]) -> Difference | None:
     if found is None:
         return None
     if found.sd is None:
-        return Difference(found.mean, None, None, None, None, 1)
+        return Difference(found.mean, None, None, None, None, None, 1)
     error, freedom = found.sd / math.sqrt(found.n), found.n - 1
     return Difference(
         mean=found.mean,
         low=found.low,
         high=found.high,
         p=_two_sided(found.mean, error, freedom),
-        visible=_detectable(freedom) * error,
+        visible=_detectable(freedom, 1) * error,
+        error=error,
         n=found.n,
     )
+
+
+def ratios_together(found: Sequence[Ratio]) -> list[Ratio]:
+    """The same ratios as comparisons that are made together, in the order given.
+
+    Their p values are corrected by Holm, those of a difference and those of equivalence each for themselves;
+    what is visible is so to as many tests, each against the bar that is enough whatever the others show.
+    """
+    number = sum(each.p is not None for each in found)
+    corrected = zip(
+        holm([each.p for each in found]), holm([each.equivalent_p for each in found]), strict=True
+    )
+    return [
+        each
+        if each.error is None
+        else replace(each, p=p, equivalent_p=same, visible=_visible_ratio(each.error, each.n, number))
+        for each, (p, same) in zip(found, corrected, strict=True)
+    ]
+
+
+def differences_together(found: Sequence[Difference]) -> list[Difference]:
+    """The same of differences."""
+    number = sum(each.p is not None for each in found)
+    return [
+        each
+        if each.error is None
+        else replace(each, p=p, visible=_detectable(each.n - 1, number) * each.error)
+        for each, p in zip(found, holm([each.p for each in found]), strict=True)
+    ]
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
@@ -137,25 +172,30 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
     return corrected
 
 
-def split(points: Sequence[tuple[float, float]]) -> Split | None:
+def split(blocks: Mapping[int, Sequence[tuple[float, float]]]) -> Split | None:
     """Fixed part and part per step of times at different lengths; None without two lengths.
 
+    Each block that has every length gives a line, and their means have Student's intervals: long runs vary
+    more than short ones, and the runs of a block share its drift, so that no one line through all runs knows
+    how far it is off. Where fewer than two blocks are whole there is just that line, without an interval.
+
     Args:
-        points: number of steps and seconds, of each run.
+        blocks: number of steps and seconds of each run, by seed.
     """
-    if len({steps for steps, _ in points}) < 2:
+    points = [point for block in blocks.values() for point in block]
+    lengths = {steps for steps, _ in points}
+    if len(lengths) < 2:
         return None
-    steps, seconds = zip(*points, strict=True)
-    line = stats.linregress(steps, seconds)
-    n = len(points)
-    factor = _t(n - 2) if n > 2 else None
-    return Split(
-        fixed_s=float(line.intercept),
-        fixed_half=factor * float(line.intercept_stderr) if factor else None,
-        step_s=float(line.slope),
-        step_half=factor * float(line.stderr) if factor else None,
-        n=n,
-    )
+    whole = [block for block in blocks.values() if {steps for steps, _ in block} == lengths]
+    kept = whole if len(whole) > 1 else [points]
+    lines = [linear_regression(*zip(*block, strict=True)) for block in kept]
+    fixed, step = estimate([line.intercept for line in lines]), estimate([line.slope for line in lines])
+    assert fixed is not None and step is not None  # there is a line
+    return Split(fixed.mean, _half(fixed), step.mean, _half(step), sum(len(block) for block in kept))
+
+
+def _half(found: Estimate) -> float | None:
+    return None if found.high is None else found.high - found.mean
 
 
 def _t(freedom: int) -> float:
@@ -177,10 +217,15 @@ def _tost(mean: float, error: float, freedom: int, margin: float) -> float:
     return max(below, above)
 
 
+def _visible_ratio(error: float, n: int, number: int) -> float:
+    logarithm = _detectable(n - 1, number) * error
+    return math.expm1(logarithm) if logarithm < BEYOND else math.inf
+
+
 @cache
-def _detectable(freedom: int) -> float:
-    """The difference, in standard errors, that a two-sided test sees with POWER (noncentral t)."""
-    critical = _t(freedom)
+def _detectable(freedom: int, number: int) -> float:
+    """The difference, in standard errors, that one of `number` two-sided tests sees (noncentral t)."""
+    critical = float(stats.t.ppf(1 - (1 - LEVEL) / 2 / number, freedom))
 
     def lacking(shift: float) -> float:
         return POWER - float(stats.nct.sf(critical, freedom, shift))  # the other side's share is below 1e-3

@@ -9,6 +9,7 @@ from typing import Final
 from experiments.comparisons import Compared, Parts
 from experiments.figures import Cell, phase_names, setting_text
 from experiments.statistics import Split
+from experiments.wording import counted
 
 NOTHING: Final = "\N{EN DASH}"
 MINUS: Final = "\N{MINUS SIGN}"
@@ -52,14 +53,19 @@ def comparison_table(compared: list[Compared], baseline: str, weights_differ: bo
         ]
         for each in compared
     ]
-    names = ["pairs", f"train_s over {baseline}", "95 % interval", "p (Holm)", "p of 3 % or more (TOST)"]
+    names = [
+        "pairs",
+        f"train_s over {baseline}",
+        "95 % interval",
+        "p (Holm)",
+        "p of 3 % or more (TOST, Holm)",
+    ]
     return Table(
         title=f"Against {baseline}",
         before=(WEIGHTS_DIFFER if weights_differ else "")
         + (
             "Geometric means of the ratios of runs with the same seed, with Student's intervals of their "
-            f"logarithms. {len(rows)} comparison{'s are' if len(rows) > 1 else ' is'} made here; p is "
-            "corrected for their number."
+            f"logarithms. {corrected_text([each.corrected_p for each in compared])}"
         ),
         columns=[
             Column("stack"),
@@ -79,9 +85,9 @@ def parts_table(found: list[Parts]) -> Table:
         before=(
             "A line through train_s at different lengths: what training itself costs once (without the "
             "stack's start: see Where the time goes), and what in every step, evaluations shared out over "
-            "the steps. "
-            "Half widths of 95 % intervals, where there are more than two runs. The dissertation's line goes "
-            "through a mean of five runs and a single run."
+            "the steps. Means of a line for each seed that has runs of every length, ± half their 95 % "
+            "intervals; without two such seeds one line through all runs, and no interval. The "
+            "dissertation's line goes through a mean of five runs and a single run."
         ),
         columns=[
             Column("stack"),
@@ -157,6 +163,16 @@ def interval_text(low: float | None, high: float | None, digits: int) -> str:
 def change_text(value: float) -> str:
     """A fraction more or less: `+12.3 %`."""
     return f"{value * 100:+.1f} %".replace("-", MINUS)
+
+
+def corrected_text(p_values: Sequence[float | None]) -> str:
+    """For how many comparisons the p values of a table are corrected; single pairs are none."""
+    made = sum(p is not None for p in p_values)
+    if not made:
+        return "There are single pairs only: none is a comparison, and nothing has a p."
+    single = len(p_values) - made
+    beside = f" ({counted(single, 'single pair')} beside, without a p)" if single else ""
+    return f"p is corrected for the {counted(made, 'comparison')} made here{beside}."
 
 
 def p_text(value: float | None) -> str:

@@ -8,6 +8,8 @@ from typing import Final, Literal
 from experiments.statistics import LEVEL, MARGIN, Ratio
 
 ALPHA: Final = 1 - LEVEL
+MOSTLY: Final = "four times in five"  # POWER
+TENFOLD: Final = 9.0  # more by as much: ten times as long
 SAME: Final = f"the same within {MARGIN * 100:.0f} %"
 
 Outcome = Literal["longer", "shorter", "same", "open", "single"]
@@ -21,7 +23,7 @@ class Words:
     shorter: str
     small: str  # follows either of these where the difference is surely less than the margin
     same: str
-    open: str  # {visible} is the smallest difference that would have shown
+    open: str  # {visible} is the smallest difference that would have shown four times in five
     single: str
 
 
@@ -30,7 +32,7 @@ REPORT: Final = Words(
     shorter="takes less time",
     small=f", by less than {MARGIN * 100:.0f} %",
     same=SAME,
-    open="can't tell: these runs would have shown a difference of {visible}, and no smaller",
+    open=f"can't tell: only a difference of {{visible}} or more would have shown {MOSTLY}",
     single="a single pair: no interval, and nothing can be said",
 )
 SCREEN: Final = Words(
@@ -58,4 +60,11 @@ def verdict(ratio: Ratio, corrected_p: float | None, words: Words = REPORT) -> s
     said: str = getattr(words, found)
     if found in ("longer", "shorter") and ratio.equivalent_p is not None and ratio.equivalent_p < ALPHA:
         said += words.small
-    return said if ratio.visible is None else said.format(visible=f"{ratio.visible * 100:.1f} %")
+    return said if ratio.visible is None else said.format(visible=_visible_text(ratio.visible))
+
+
+def _visible_text(fraction: float) -> str:
+    """No more exact than a spread of a few runs lets it be known."""
+    if fraction >= TENFOLD:
+        return "ten times"
+    return f"about {fraction * 100:.{1 if fraction < 0.1 else 0}f} %"

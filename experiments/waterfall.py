@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from experiments.statistics import Difference
-from experiments.tables import MINUS, NOTHING, PHASE_NAMES, Column, Table
+from experiments.tables import MINUS, NOTHING, PHASE_NAMES, Column, Table, corrected_text
 from experiments.why import Step, Waterfall
 
 COSTS, SAVES, UNKNOWN, WHOLE = "#d55e00", "#009e73", "#bbbbbb", "#0072b2"  # Okabe and Ito's, and a grey
@@ -35,8 +35,9 @@ def why_table(found: Sequence[Waterfall]) -> Table:
         title="Why",
         before=(
             "From each rung of a ladder to the next: how many seconds of train_s that change takes away, as "
-            "means of the differences of runs with the same seed, with Student's intervals; p is corrected "
-            "for their number. The phases that changed most are means, without a claim of their own."
+            "means of the differences of runs with the same seed, with Student's intervals. "
+            f"{corrected_text([step.corrected_p for each in found for step in each.every_step])} "
+            "The phases that changed most are means, without a claim of their own."
         ),
         columns=[
             Column("ladder"),

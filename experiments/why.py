@@ -8,13 +8,13 @@ from itertools import pairwise
 from statistics import fmean
 from typing import Any, Final
 
-from experiments.comparisons import paired_by_seed
 from experiments.figures import Figures
+from experiments.pairing import paired_by_seed
 from experiments.plan import PlannedRun
 from experiments.records import Record
 from experiments.rungs import Ladder, Rung
-from experiments.statistics import Difference, Estimate, estimate, holm, mean_difference
-from experiments.verdicts import ALPHA, REPORT
+from experiments.statistics import Difference, Estimate, differences_together, estimate, mean_difference
+from experiments.verdicts import ALPHA, MOSTLY, REPORT
 from experiments.wording import counted
 
 IN_TRAINING: Final = ("data", "forward", "backward", "exposed_sync", "optimiser", "evaluation", "checkpoint")
@@ -30,8 +30,12 @@ class Step:
     below: str
     seconds: Difference  # by pairs of the same seed
     percent: Difference | None  # of the ladder's last rung, by seed; None where that has none of these seeds
-    corrected_p: float | None  # by Holm, for all steps of the report; None with one pair
     phases: list[tuple[str, float]]  # those that changed most, mean seconds
+
+    @property
+    def corrected_p(self) -> float | None:
+        """By Holm, for all steps of the report; None with one pair."""
+        return self.seconds.p
 
     @property
     def certain(self) -> bool:
@@ -44,7 +48,7 @@ class Step:
         if self.corrected_p is None or self.seconds.visible is None:
             return REPORT.single
         if not self.certain:
-            return f"can't tell: these pairs would have shown {self.seconds.visible:.2f} s, and no less"
+            return f"can't tell: only about {self.seconds.visible:.2f} s or more would have shown {MOSTLY}"
         return "costs time" if self.seconds.mean > 0 else "saves time"
 
 
@@ -83,8 +87,8 @@ def waterfalls(figures: Figures) -> list[Waterfall]:
         for waterfall in _of_ladder(ladder, figures.campaign.measured, counting)
     ]
     steps = [step for each in found for step in each.every_step]
-    corrected = holm([step.seconds.p for step in steps])
-    by_step = {id(step): replace(step, corrected_p=p) for step, p in zip(steps, corrected, strict=True)}
+    together = differences_together([step.seconds for step in steps])
+    by_step = {id(step): replace(step, seconds=each) for step, each in zip(steps, together, strict=True)}
     return [
         replace(
             each,
@@ -204,7 +208,6 @@ def _step(
         below=below[0].label,
         seconds=seconds,
         percent=mean_difference(shares),
-        corrected_p=None,
         phases=_changed_most(pairs),
     )
 

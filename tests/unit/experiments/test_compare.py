@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from experiments.cli import main
-from experiments.compare import changes, differences
+from experiments.compare import changes, differences, rows
 from experiments.errors import UserError
-from tests.unit.experiments.made_up_records import campaign, planned, record
+from experiments.plan import PlannedRun
+from tests.unit.experiments.made_up_records import STARTED, campaign, planned, record, spec
 
 
 def made(folder: Path, factor: float, **changed: Any) -> Any:
@@ -41,6 +42,37 @@ def test_other_weights_are_said(tmp_path: Path) -> None:
     assert changes(first, second)[0].weights == "other weights"
 
 
+def test_a_verdict_on_other_work_says_so(tmp_path: Path) -> None:
+    one = spec("ddp", 2)
+    work = one.work.model_copy(update={"learning_rate": 0.5})
+    other = one.model_copy(update={"work": work})
+    changed: dict[str, Any] = {"specification": other, "run_id": other.run_id, "work_digest": work.digest}
+    axes = {"stack": "ddp", "workers": 2, "epochs": 2, "seed": 1}
+    plan = [PlannedRun(run_id=other.run_id, axes=axes, specification=other)]
+    second = campaign(tmp_path / "b", plan, [record("ddp", 2, 50.0, 60.0, **changed)])
+    (change,) = changes(made(tmp_path / "a", 1.0), second)
+    assert change.verdict == "a single pair: nothing can be said; of other work"
+    assert rows([change])[0][4] == change.verdict
+
+
+def test_a_verdict_on_runs_side_by_side_against_runs_that_were_alone_says_so(tmp_path: Path) -> None:
+    runs = [(workers, seed) for workers in (1, 2) for seed in (1, 2, 3)]
+
+    def cells(folder: str, factor: float, **company: Any) -> Any:
+        records = [
+            record("ddp", workers, (30 + seed) * factor * (1 + seed * (factor - 1) / 100), 60.0, seed)
+            for workers, seed in runs
+        ]
+        if company:
+            together = {"runs": [records[0].run_id, "another"], "place": 0} | company
+            records[0] = record("ddp", 1, 34.0, 60.0, 1, together=together)
+        return campaign(tmp_path / folder, [planned("ddp", *run) for run in runs], records)
+
+    second = cells("b", 1.1, why="side by side", begun=STARTED)
+    beside, alone = changes(cells("a", 1.0), second)
+    assert (beside.verdict, alone.verdict) == ("slower; side by side in one of them only", "slower")
+
+
 def test_campaigns_without_a_run_in_common_are_refused(tmp_path: Path) -> None:
     other = campaign(tmp_path / "b", [planned("spark", 1)], [record("spark", 1, 5.0, 6.0)])
     with pytest.raises(UserError, match="have no run in common"):
@@ -53,5 +85,6 @@ def test_the_command_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixtur
     said = " ".join(capsys.readouterr().out.split())
     assert "Not the same: nothing." in said
     assert "1.100" in said and "slower" in said
+    assert "A and B ran at different times" in said
     assert main(["compare", str(tmp_path / "none"), str(second.folder)]) == 2
     assert "There is no campaign in" in capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from html.parser import HTMLParser
 from math import exp, log
@@ -9,19 +10,27 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import numpy as np
 import pytest
+from scipy import stats
 
 from experiments.chart import Bar, bar_chart
 from experiments.conclusions import weights_sentence
 from experiments.figures import Cell, figures_of, half_width
 from experiments.plan import PlannedRun
 from experiments.report import view, write_report
+from experiments.statistics import Ratio
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec, with_batches
 from training.spec import RunSpec
 
 
 def cells(where: object) -> dict[tuple[str, int], Cell]:
     return {(cell.stack, cell.workers): cell for cell in figures_of(where).cells}  # type: ignore[arg-type]
+
+
+def ratio_of(found: Ratio | None) -> float:
+    assert found is not None
+    return found.ratio
 
 
 def of_specification(specification: RunSpec) -> dict[str, Any]:
@@ -36,13 +45,67 @@ def of_specification(specification: RunSpec) -> dict[str, Any]:
 
 def test_overhead_speed_up_and_efficiency(tmp_path: Path) -> None:
     found = cells(quick(tmp_path))
-    assert found["spark", 1].overhead_train == pytest.approx(0.1)
-    assert found["spark", 2].overhead_train == pytest.approx(0.25)
-    assert found["spark", 2].overhead_total == pytest.approx(61.5 / 45 - 1)
+    assert ratio_of(found["spark", 1].overhead_train) == pytest.approx(1.1)
+    assert ratio_of(found["spark", 2].overhead_train) == pytest.approx(1.25)
+    assert ratio_of(found["spark", 2].overhead_total) == pytest.approx(61.5 / 45)
     assert found["ddp", 1].overhead_train is None  # the baseline
-    assert found["ddp", 2].speed_up == pytest.approx(50 / 32)
-    assert found["spark", 2].efficiency == pytest.approx(55 / 40 / 2)
-    assert found["ddp", 1].speed_up is None
+    assert ratio_of(found["ddp", 2].speed_up) == pytest.approx(50 / 32)
+    efficiency = found["spark", 2].efficiency
+    assert efficiency is not None and efficiency.mean == pytest.approx(55 / 40 / 2)
+    assert found["ddp", 1].speed_up is None and found["ddp", 1].efficiency is None
+
+
+def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path) -> None:
+    from pyarrow import csv
+
+    times = {("ddp", 1): (50.0, 56.0, 61.0), ("ddp", 2): (32.0, 34.0, 40.0), ("spark", 1): (60.0, 66.0, 75.0)}
+    plan = [planned(stack, workers, seed) for stack, workers in times for seed in (1, 2, 3)]
+    records = [
+        record(stack, workers, seconds, seconds + 10, seed)
+        for (stack, workers), found in times.items()
+        for seed, seconds in enumerate(found, 1)
+    ]
+    made = campaign(tmp_path, plan, records)
+    content = view(figures_of(made))
+
+    def ends(above: tuple[float, ...], below: tuple[float, ...]) -> list[float]:
+        logs = np.log(np.array(above) / np.array(below))
+        half = stats.t.ppf(0.975, 2) * np.std(logs, ddof=1) / math.sqrt(3)
+        return [math.exp(np.mean(logs) + side * half) for side in (0, -1, 1)]
+
+    at, low, high = ends(times["ddp", 1], times["ddp", 2])
+    speed_up = f"{at:.2f} ({low:.2f} to {high:.2f})"
+    efficiency = f"{at * 50:.0f} % ({low * 50:.0f} to {high * 50:.0f})"
+    assert [content["rows"][1][name] for name in ("speed_up", "efficiency")] == [speed_up, efficiency]
+    said = f"2 workers train {low:.2f} to {high:.2f} times as fast as one on ddp"
+    assert f"{said} ({low * 50:.0f} to {high * 50:.0f} %), from 3 seeds each" in content["conclusions"][1]
+    table = next(table for table in content["tables"] if table.title == "Beside the dissertation")
+    shown = {(row[1], row[2], row[5]): row[6] for row in table.rows}
+    assert shown["ddp", "2", "speed-up"] == speed_up
+    assert shown["ddp", "2", "efficiency, %"] == efficiency.replace(" %", "")
+    over = ends(times["spark", 1], times["ddp", 1])
+    assert shown["spark", "1", "time over DDP's"] == f"{over[0]:.2f} ({over[1]:.2f} to {over[2]:.2f})"
+    whole = ends(*(tuple(each + 10 for each in times[stack, 1]) for stack in ("spark", "ddp")))
+    told = [f"{(each - 1) * 100:+.1f}" for each in whole]
+    assert content["rows"][2]["overhead_total"] == f"{told[0]} % ({told[1]} to {told[2]})"
+    written = {path.name: path for path in write_report(made)}
+    exported = csv.read_csv(written["figures.csv"]).to_pylist()
+    rows = {(row["section"], row["stack"], row["quantity"]): row for row in exported}
+    for key, expected in (
+        (("scaling", "ddp", "speed_up"), [at, low, high]),
+        (("scaling", "ddp", "efficiency"), [at / 2, low / 2, high / 2]),
+        (("overhead", "spark", "total_s over ddp"), whole),
+        (("dissertation", "spark", "time over DDP's"), over),
+    ):
+        assert [rows[key][name] for name in ("value", "low", "high")] == pytest.approx(expected)
+
+
+def test_more_workers_that_bring_nothing_are_not_said_to(tmp_path: Path) -> None:
+    plan = [planned("ddp", workers, seed) for workers in (1, 2) for seed in (1, 2)]
+    times = ((1, 1, 50.0), (1, 2, 56.0), (2, 1, 49.0), (2, 2, 58.0))
+    records = [record("ddp", workers, seconds, 60.0, seed) for workers, seed, seconds in times]
+    said = view(figures_of(campaign(tmp_path, plan, records)))["conclusions"][1]
+    assert said.startswith("2 workers can't be told from one on ddp (0.")
 
 
 def test_accuracy_and_its_interval(tmp_path: Path) -> None:
@@ -95,8 +158,8 @@ def test_only_seeds_that_both_have_are_held_against_one_another(tmp_path: Path) 
     row = view(figures_of(campaign(tmp_path / "more", [*plan, planned("spark", 1, 3)], more)))["rows"][1]
     assert row["runs"] == "2 of 3" and row["overhead_train"] == "+10.0 % (n=1)"
     found = cells(campaign(tmp_path, plan, records))
-    assert found["spark", 1].overhead_train == pytest.approx(0.1)
-    assert found["spark", 1].overhead_total == pytest.approx(0.5)
+    assert ratio_of(found["spark", 1].overhead_train) == pytest.approx(1.1)
+    assert ratio_of(found["spark", 1].overhead_total) == pytest.approx(1.5)
     none = cells(campaign(tmp_path / "none", plan, records[1:]))
     assert none["spark", 1].overhead_train is None
 
@@ -315,7 +378,7 @@ def seeds(results: Path, spark: float, noise: float) -> Any:
         (1.2, 0.002, "takes longer", "spark with 2 workers takes 1.20 to 1.20 times as long"),
         (1.0, 0.001, "the same within 3 %", "takes the same time within 3 %"),
         (1.01, 0.001, "takes longer, by less than 3 %", "takes 1.01 to 1.01 times as long"),
-        (1.01, 0.03, "can't tell: these runs would have shown", "can't be told from it (0.95 to 1.07 times)"),
+        (1.01, 0.03, "can't tell: only a difference of about", "can't be told from it (0.95 to 1.07 times)"),
     ],
 )
 def test_a_comparison_claims_what_its_interval_allows(
@@ -328,8 +391,23 @@ def test_a_comparison_claims_what_its_interval_allows(
     assert content["conclusions"][0].endswith("from 5 pairs of runs each.")
 
 
+def test_a_single_pair_is_no_comparison_that_p_is_corrected_for(tmp_path: Path) -> None:
+    plan, records = [], []
+    for stack, slower in (("ddp", 1.0), ("spark", 1.2)):
+        for workers, seed, seconds in ((2, 1, 30.0), (2, 2, 34.0), (2, 3, 39.0), (1, 1, 50.0)):
+            plan.append(planned(stack, workers, seed))
+            records.append(record(stack, workers, seconds * slower * (1 + seed / 1000), 80.0, seed))
+    content = view(figures_of(campaign(tmp_path, plan, records)))
+    table = next(table for table in content["tables"] if table.title == "Against ddp")
+    assert len(table.rows) == 2
+    said = "p is corrected for the 1 comparison made here (1 single pair beside, without a p)."
+    assert table.before.endswith(said)
+
+
 def test_one_pair_claims_nothing(tmp_path: Path) -> None:
     content = view(figures_of(quick(tmp_path)))
+    table = next(table for table in content["tables"] if table.title == "Against ddp")
+    assert table.before.endswith("There are single pairs only: none is a comparison, and nothing has a p.")
     assert "no difference in training time is claimed" in content["conclusions"][0]
     assert "2 workers train 1.56 times as fast as one on ddp (78 %)" in content["conclusions"][1]
     assert "from single runs: with another training problem" in content["conclusions"][1]
@@ -347,14 +425,14 @@ def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path:
         ("spark", 1, 2, 64, [98.0, 103.0, 101.0]),
         ("spark", 1, 10, 16, [510.0]),
     ]
-    times, workers = view(figures_of(with_batches(tmp_path, cells_made)))["conclusions"]
+    _settings, times, workers = view(figures_of(with_batches(tmp_path, cells_made)))["conclusions"]
     assert "spark with 1 worker and batch_per_worker 16 can't be told from it (" in times
     assert (
         " times; not significant among 2 comparisons); spark with 1 worker and batch_per_worker 64 " in times
     )
     assert times.count("not significant") == 1
     assert times.endswith("from 3 pairs of runs each. 1 more comparison with a single pair can't tell.")
-    assert "1.67 times as fast as one on ddp with batch_per_worker 16 (83 %); 2 workers train 2.00" in workers
+    assert "1.67 times as fast as one on ddp with batch_per_worker 16 (83 to 83 %); 2 workers" in workers
     lengths = [
         (stack, workers, epochs, 32, [time * epochs + seed / 100 for seed in (1, 2)])
         for stack, time in (("ddp", 10.0), ("spark", 20.0))
@@ -363,7 +441,7 @@ def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path:
     ]
     times, workers = view(figures_of(with_batches(tmp_path / "lengths", lengths)))["conclusions"]
     assert times.startswith("Training, against ddp: spark with 1 worker and 2 epochs takes 2.00 to 2.00")
-    assert "on spark with 10 epochs (50 %)" in workers
+    assert "one on spark with 10 epochs (" in workers
 
 
 @pytest.mark.parametrize(
@@ -398,7 +476,7 @@ def test_with_a_constant_batch_the_speed_up_is_against_the_same_batch_alone(tmp_
         axes = {"stack": "ddp", "workers": workers, "batch_per_worker": batch, "epochs": 2, "seed": 1}
         plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
     made = campaign(tmp_path, plan, records)
-    assert cells(made)["ddp", 2].speed_up == pytest.approx(50 / 30)
+    assert ratio_of(cells(made)["ddp", 2].speed_up) == pytest.approx(50 / 30)
     assert "on the same training problem, for the batch is shared" in view(figures_of(made))["conclusions"][1]
     for path in write_report(made)[:2]:
         assert "validate, 32 shared by all workers, fp32" in path.read_text(encoding="utf-8")
@@ -423,10 +501,35 @@ def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
     (row,) = table.rows
     assert row[:5] == ["gradient_sync", "bf16", "allreduce", "ddp, workers 2, epochs 2", "3"]
     assert row[5] == "0.801" and row[8] == "takes less time"
+    assert table.before.endswith("p is corrected for the 1 comparison made here.")
+    # Of what the matrix doesn't ask for nothing is said, not even that.
+    ends = row[6].split(" to ")
+    said = f"takes {float(ends[0]):.2f} to {float(ends[1]):.2f} times as long as allreduce"
+    assert content["conclusions"] == [
+        f"Of the settings' comparisons, gradient_sync bf16 {said} (ddp, workers 2, epochs 2)."
+    ]
     csv = next(path for path in write_report(made) if path.name == "figures.csv").read_text()
     assert "gradient_sync bf16 over allreduce" in csv
+    assert not table.after  # both were in every block
     titles = [table.title for table in view(figures_of(quick(tmp_path / "quick")))["tables"]]
     assert "What the settings bring" not in titles
+
+
+def test_settings_of_the_cluster_are_of_different_blocks_and_the_table_says_so(tmp_path: Path) -> None:
+    plan, records = [], []
+    for rate, seconds in (("1gbit", 50.0), ("100mbit", 70.0)):
+        for seed in (1, 2, 3):
+            one = spec("ddp", 2, seed)
+            conditions = one.conditions.model_copy(update={"link_rate": rate})
+            specification = one.model_copy(update={"conditions": conditions})
+            changes = of_specification(specification)
+            records.append(record("ddp", 2, seconds + seed / 10, 90.0, seed, **changes))
+            axes = {"stack": "ddp", "workers": 2, "epochs": 2, "link_rate": rate, "seed": seed}
+            plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
+    content = view(figures_of(campaign(tmp_path, plan, records)))
+    table = next(table for table in content["tables"] if table.title == "What the settings bring")
+    (remark,) = table.after
+    assert remark.startswith("Runs that differ in link_rate are of different blocks")
 
 
 def test_the_dissertation_stands_beside(tmp_path: Path) -> None:

@@ -97,6 +97,28 @@ def test_each_cell_is_taken_apart_and_held_against_the_baseline(tmp_path: Path) 
     assert spark.corrected_p == pytest.approx(spark.ratio.p)  # the only comparison
 
 
+def test_a_clock_that_was_set_back_leaves_a_pair_out_and_no_report(tmp_path: Path) -> None:
+    records = [
+        made(stack, seed, 60.0 + seed, 0.0 if (stack, seed) == ("ddp", 2) else 20.0, before=stack == "ddp")
+        for stack in ("ddp", "spark")
+        for seed in (1, 2, 3)
+    ]
+    plan = [
+        PlannedRun(
+            run_id=each.run_id,
+            axes={"stack": each.specification.stack, "workers": 2, "epochs": 2}
+            | {"seed": each.specification.work.seed},
+            specification=each.specification,
+        )
+        for each in records
+    ]
+    where = campaign(tmp_path, plan, records)
+    _, spark = from_texts(figures_of(where))
+    assert spark.preparing_ratio is not None and spark.preparing_ratio.n == 2
+    assert spark.ratio is not None and spark.ratio.n == 3
+    assert write_report(where)
+
+
 def test_the_table_says_it_and_every_file_has_it(tmp_path: Path) -> None:
     where = etl(tmp_path)
     table = from_texts_table(from_texts(figures_of(where)), "ddp")
