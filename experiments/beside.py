@@ -217,7 +217,7 @@ def beside_table(found: list[Beside], reference: Reference, work_here: str) -> T
             f"Here: {work_here}. There: {reference.work}. The work differs, and so does the "
             "hardware: seconds and accuracies are not comparable as such; the ratios between stacks and "
             "between numbers of workers are what is set side by side. n is how many runs, or pairs of runs "
-            "of the same seed, a figure is the mean of, here and there; ratios have their 95 % intervals."
+            "of the same seed, a figure is the mean of, here and there; those of pairs have 95 % intervals."
         ),
         columns=[
             Column("its table"),

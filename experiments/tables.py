@@ -85,9 +85,9 @@ def parts_table(found: list[Parts]) -> Table:
         before=(
             "A line through train_s at different lengths: what training itself costs once (without the "
             "stack's start: see Where the time goes), and what in every step, evaluations shared out over "
-            "the steps. Means of a line for each seed that has runs of every length, ± half their 95 % "
-            "intervals; without two such seeds one line through all runs, and no interval. The "
-            "dissertation's line goes through a mean of five runs and a single run."
+            "the steps. It is the mean of one line for each seed with every length, ± half a 95 % interval; "
+            "without two such seeds it is a line through all runs, and has none. The dissertation's line "
+            "goes through a mean of five runs and a single run."
         ),
         columns=[
             Column("stack"),
@@ -172,7 +172,9 @@ def corrected_text(p_values: Sequence[float | None]) -> str:
         return "There are single pairs only: none is a comparison, and nothing has a p."
     single = len(p_values) - made
     beside = f" ({counted(single, 'single pair')} beside, without a p)" if single else ""
-    return f"p is corrected for the {counted(made, 'comparison')} made here{beside}."
+    if made == 1:
+        return f"One comparison is made here{beside}, and p needs no correction."
+    return f"p is corrected for the {made} comparisons made here{beside}."
 
 
 def p_text(value: float | None) -> str:

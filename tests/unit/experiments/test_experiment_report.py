@@ -85,6 +85,8 @@ def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path)
     assert shown["ddp", "2", "efficiency, %"] == efficiency.replace(" %", "")
     over = ends(times["spark", 1], times["ddp", 1])
     assert shown["spark", "1", "time over DDP's"] == f"{over[0]:.2f} ({over[1]:.2f} to {over[2]:.2f})"
+    # (5, 5, 7) s an epoch: 5.67 ± 4.3027 x 1.1547 / √3.
+    assert shown["spark", "1", "seconds per epoch beyond DDP's"] == "5.67 (2.80 to 8.54)"
     whole = ends(*(tuple(each + 10 for each in times[stack, 1]) for stack in ("spark", "ddp")))
     told = [f"{(each - 1) * 100:+.1f}" for each in whole]
     assert content["rows"][2]["overhead_total"] == f"{told[0]} % ({told[1]} to {told[2]})"
@@ -400,7 +402,7 @@ def test_a_single_pair_is_no_comparison_that_p_is_corrected_for(tmp_path: Path) 
     content = view(figures_of(campaign(tmp_path, plan, records)))
     table = next(table for table in content["tables"] if table.title == "Against ddp")
     assert len(table.rows) == 2
-    said = "p is corrected for the 1 comparison made here (1 single pair beside, without a p)."
+    said = "One comparison is made here (1 single pair beside, without a p), and p needs no correction."
     assert table.before.endswith(said)
 
 
@@ -501,7 +503,7 @@ def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
     (row,) = table.rows
     assert row[:5] == ["gradient_sync", "bf16", "allreduce", "ddp, workers 2, epochs 2", "3"]
     assert row[5] == "0.801" and row[8] == "takes less time"
-    assert table.before.endswith("p is corrected for the 1 comparison made here.")
+    assert table.before.endswith("One comparison is made here, and p needs no correction.")
     # Of what the matrix doesn't ask for nothing is said, not even that.
     ends = row[6].split(" to ")
     said = f"takes {float(ends[0]):.2f} to {float(ends[1]):.2f} times as long as allreduce"
