@@ -309,7 +309,7 @@ def test_a_signal_ends_what_only_reads(
     try:
         wait_until(is_read)
         process.send_signal(number)
-        output, _ = process.communicate(timeout=10)
+        output, _ = process.communicate(timeout=60)
         assert process.returncode == status and "Traceback" not in output
         assert output == "Stopped. The same command begins anew.\n"
     finally:
