@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from experiments.comparisons import Compared
-from experiments.figures import Cell, Figures, setting_text
+from experiments.figures import Cell, Figures
+from experiments.named import by_length, envelope, listed, named, scaled
 from experiments.reasons import setting_sentences, step_sentences
 from experiments.settings import Setting
 from experiments.statistics import MARGIN, Ratio
@@ -71,42 +72,36 @@ def _times(compared: list[Compared], baseline: str) -> str:
             f"Each comparison with {baseline} rests on a single pair of runs: no difference in training time "
             "is claimed."
         )
-    told = []
-    for each in certain:
-        low, high = each.ratio.low, each.ratio.high
-        name = _named(each.cell, [other.cell for other in certain])
-        shown = outcome(each.ratio, each.corrected_p)
-        if shown in ("longer", "shorter"):
-            told.append(f"{name} takes {low:.2f} to {high:.2f} times as long")
-        elif shown == "same":
-            told.append(f"{name} takes the same time within {MARGIN * 100:.0f} %")
-        else:
-            beyond = low is not None and high is not None and not low <= 1 <= high
-            why = f"; not significant among {len(certain)} comparisons" if beyond else ""
-            told.append(f"{name} can't be told from it ({low:.2f} to {high:.2f} times{why})")
+    cells = [each.cell for each in certain]
+    told = [
+        _against(group, cells, len(certain))
+        for alike in by_length(certain, lambda each: each.cell)
+        for group in ([alike] if all(map(_plainly_unknown, alike)) else [[each] for each in alike])
+    ]
     pairs = span_text([each.ratio.n for each in certain])
     said = f"Training, against {baseline}: {'; '.join(told)}, from {pairs} pairs of runs each."
     single = len(compared) - len(certain)
     return f"{said} {counted(single, 'more comparison')} with a single pair can't tell." if single else said
 
 
-def _named(cell: Cell, cells: Sequence[Cell]) -> str:
-    """`spark with 1 worker`, and whatever else tells the cell from the others that are spoken of."""
-    return f"{cell.stack} with {_listed([counted(cell.workers, 'worker'), *_apart(cell, cells)])}"
+def _against(group: Sequence[Compared], among: Sequence[Cell], number: int) -> str:
+    """What one comparison says, or those of several lengths that can't be told from the baseline."""
+    name = named([each.cell for each in group], among)
+    low, high = envelope([each.ratio for each in group])
+    shown = outcome(group[0].ratio, group[0].corrected_p)
+    if shown in ("longer", "shorter"):
+        return f"{name} takes {low:.2f} to {high:.2f} times as long"
+    if shown == "same":
+        return f"{name} takes the same time within {MARGIN * 100:.0f} %"
+    why = "" if low <= 1 <= high else f"; not significant among {number} comparisons"
+    return f"{name} can't be told from it ({low:.2f} to {high:.2f} times{why})"
 
 
-def _apart(cell: Cell, cells: Sequence[Cell]) -> list[str]:
-    """The cell's epochs and settings, as far as other cells of as many workers have different ones."""
-    others = [other.axes for other in cells if other.workers == cell.workers]
-    names = [name for name in cell.axes if name != "stack" and len({repr(axes[name]) for axes in others}) > 1]
-    epochs = [counted(cell.axes["epochs"], "epoch")] if "epochs" in names else []
-    setting = setting_text({name: cell.axes[name] for name in names})
-    return [*epochs, *([setting] if setting else [])]
-
-
-def _listed(texts: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
+def _plainly_unknown(each: Compared) -> bool:
+    """Whether it can't be told from the baseline, and its own interval says so already."""
+    known = outcome(each.ratio, each.corrected_p) in ("longer", "shorter", "same")
+    low, high = envelope([each.ratio])
+    return not known and low <= 1 <= high
 
 
 def _lacking(figures: Figures) -> list[str]:
@@ -122,7 +117,7 @@ def _lacking(figures: Figures) -> list[str]:
     have = "has" if lacking == 1 else "have"
     said = f"{lacking} of {counted(len(planned), 'planned run')} {have} no result that counts"
     if without:
-        said += f"{':' if all_of == lacking else ', among them'} all of {_listed(without)}"
+        said += f"{':' if all_of == lacking else ', among them'} all of {listed(without)}"
     return [f"{said}."]
 
 
@@ -130,7 +125,11 @@ def _workers(figures: Figures) -> str:
     cells = [(cell, cell.speed_up) for cell in figures.cells if cell.speed_up is not None]
     if not cells:
         return "No stack has been run with one worker and with more, so nothing is said of scaling."
-    told = [_speed_up(cell, ratio, [each for each, _ in cells]) for cell, ratio in cells]
+    told = [
+        _speed_up(group, [each for each, _ in cells])
+        for alike in by_length(cells, lambda each: each[0])
+        for group in ([alike] if _say_alike([each for _, each in alike]) else [[each] for each in alike])
+    ]
     pairs = [ratio.n for _, ratio in cells]
     note = ", from single runs" if max(pairs) == 1 else f", from {span_text(pairs)} seeds each"
     problem = (
@@ -141,24 +140,26 @@ def _workers(figures: Figures) -> str:
     return f"{'; '.join(told)}{note}: {problem}."
 
 
-def _speed_up(cell: Cell, found: Ratio, cells: Sequence[Cell]) -> str:
-    """What more workers bring one stack: as an interval where there is one."""
-    on = _scaled(cell, cells)
+def _speed_up(group: Sequence[tuple[Cell, Ratio]], among: Sequence[Cell]) -> str:
+    """What more workers bring one stack: as an interval where there is one, of several lengths together."""
+    found, workers = group[0][1], group[0][0].workers
+    on = scaled([each for each, _ in group], among)
     than = f"as fast as one on {on}"
     if found.low is None or found.high is None:
-        share = f"{found.ratio / cell.workers * 100:.0f} %"
-        return f"{cell.workers} workers train {found.ratio:.2f} times {than} ({share})"
-    times = f"{found.low:.2f} to {found.high:.2f} times"
-    if found.low <= 1 <= found.high:
-        return f"{cell.workers} workers can't be told from one on {on} ({times} as fast)"
-    share = f"{found.low / cell.workers * 100:.0f} to {found.high / cell.workers * 100:.0f} %"
-    return f"{cell.workers} workers train {times} {than} ({share})"
+        share = f"{found.ratio / workers * 100:.0f} %"
+        return f"{workers} workers train {found.ratio:.2f} times {than} ({share})"
+    low, high = envelope([ratio for _, ratio in group])
+    times = f"{low:.2f} to {high:.2f} times"
+    if low <= 1 <= high:
+        return f"{workers} workers can't be told from one on {on} ({times} as fast)"
+    share = f"{low / workers * 100:.0f} to {high / workers * 100:.0f} %"
+    return f"{workers} workers train {times} {than} ({share})"
 
 
-def _scaled(cell: Cell, cells: Sequence[Cell]) -> str:
-    """`ddp`, or `ddp with 10 epochs` where other cells of as many workers have other ones."""
-    apart = _apart(cell, cells)
-    return f"{cell.stack} with {_listed(apart)}" if apart else cell.stack
+def _say_alike(found: Sequence[Ratio]) -> bool:
+    """Whether several ratios with intervals are all above 1, all below it, or all not told from it."""
+    ends = [(each.low, each.high) for each in found if each.low is not None and each.high is not None]
+    return len(ends) == len(found) and len({(low > 1, high < 1) for low, high in ends}) == 1
 
 
 def span_text(numbers: list[int]) -> str:

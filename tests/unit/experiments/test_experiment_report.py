@@ -443,7 +443,12 @@ def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path:
     ]
     times, workers = view(figures_of(with_batches(tmp_path / "lengths", lengths)))["conclusions"]
     assert times.startswith("Training, against ddp: spark with 1 worker and 2 epochs takes 2.00 to 2.00")
-    assert "one on spark with 10 epochs (" in workers
+    # Lengths that say alike are told together, by the outer ends of their intervals.
+    assert "one on spark with 2 or 10 epochs (" in workers and workers.count("on spark") == 1
+    made = [("ddp", 1, epochs, 32, [10.0 * epochs] * 3) for epochs in (2, 10)]
+    made += [("spark", 1, 2, 32, [19.0, 20.0, 21.0]), ("spark", 1, 10, 32, [96.0, 100.0, 104.0])]
+    times = view(figures_of(with_batches(tmp_path / "alike", made)))["conclusions"][0]
+    assert "spark with 1 worker and 2 or 10 epochs can't be told from it (0.88 to 1.13 times), from" in times
 
 
 @pytest.mark.parametrize(
