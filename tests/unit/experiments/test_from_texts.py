@@ -59,15 +59,8 @@ def made(stack: str, seed: int, train_s: float, preparing_s: float, *, before: b
     return record(stack, 2, train_s, total_s, seed, **changes)
 
 
-def etl(results: Path, noise_s: float = 0.5) -> Campaign:
-    """DDP prepares in 20 s before it trains for 60 s, Spark in 10 s and 66 s."""
-    records = []
-    for seed in (1, 2, 3):
-        more = (seed - 2) * noise_s
-        records += [
-            made("ddp", seed, 60.0 + more, 20.0, before=True),
-            made("spark", seed, 66.0 + 2 * more, 10.0, before=False),
-        ]
+def planned_and_made(results: Path, records: list[Record]) -> Campaign:
+    """A campaign whose plan is what was made."""
     plan = [
         PlannedRun(
             run_id=each.run_id,
@@ -78,6 +71,18 @@ def etl(results: Path, noise_s: float = 0.5) -> Campaign:
         for each in records
     ]
     return campaign(results, plan, records)
+
+
+def etl(results: Path, noise_s: float = 0.5) -> Campaign:
+    """DDP prepares in 20 s before it trains for 60 s, Spark in 10 s and 66 s."""
+    records = []
+    for seed in (1, 2, 3):
+        more = (seed - 2) * noise_s
+        records += [
+            made("ddp", seed, 60.0 + more, 20.0, before=True),
+            made("spark", seed, 66.0 + 2 * more, 10.0, before=False),
+        ]
+    return planned_and_made(results, records)
 
 
 def test_end_to_end_has_preparing_once_and_no_time_between() -> None:
@@ -103,16 +108,7 @@ def test_a_clock_that_was_set_back_leaves_a_pair_out_and_no_report(tmp_path: Pat
         for stack in ("ddp", "spark")
         for seed in (1, 2, 3)
     ]
-    plan = [
-        PlannedRun(
-            run_id=each.run_id,
-            axes={"stack": each.specification.stack, "workers": 2, "epochs": 2}
-            | {"seed": each.specification.work.seed},
-            specification=each.specification,
-        )
-        for each in records
-    ]
-    where = campaign(tmp_path, plan, records)
+    where = planned_and_made(tmp_path, records)
     _, spark = from_texts(figures_of(where))
     assert spark.preparing_ratio is not None and spark.preparing_ratio.n == 2
     assert spark.ratio is not None and spark.ratio.n == 3
