@@ -54,5 +54,5 @@ def _apart(group: Sequence[Cell], among: Sequence[Cell]) -> list[str]:
     differing = {name for name in first.axes if len({repr(axes[name]) for axes in others}) > 1}
     lengths = [str(cell.axes["epochs"]) for cell in group]
     epochs = counted(first.axes["epochs"], "epoch") if len(group) == 1 else f"{' or '.join(lengths)} epochs"
-    setting = setting_text({name: first.axes[name] for name in first.axes if name in differing - {"stack"}})
+    setting = setting_text({name: first.axes[name] for name in first.axes if name in differing})
     return [*([epochs] if "epochs" in differing else []), *([setting] if setting else [])]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from experiments.statistics import Difference
-from experiments.tables import MINUS, NOTHING, PHASE_NAMES, Column, Table, corrected_text
+from experiments.tables import MINUS, NOTHING, PHASE_NAMES, Column, Table, corrected_text, p_text
 from experiments.why import Step, Waterfall
 
 COSTS, SAVES, UNKNOWN, WHOLE = "#d55e00", "#009e73", "#bbbbbb", "#0072b2"  # Okabe and Ito's, and a grey
@@ -98,7 +98,7 @@ def _row(waterfall: Waterfall, step: Step, mark: str = "") -> list[str]:
         _interval(step.seconds, 2),
         NOTHING if step.percent is None else f"{step.percent.mean:+.1f}",
         NOTHING if step.percent is None else _interval(step.percent, 1),
-        NOTHING if step.corrected_p is None else _p(step.corrected_p),
+        p_text(step.corrected_p),
         ", ".join(f"{PHASE_NAMES.get(name, name)} {seconds:+.2f}" for name, seconds in step.phases),
         step.verdict,
     ]
@@ -108,10 +108,6 @@ def _interval(found: Difference, digits: int) -> str:
     if found.low is None or found.high is None:
         return NOTHING
     return f"{found.low:+.{digits}f} to {found.high:+.{digits}f}"
-
-
-def _p(value: float) -> str:
-    return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
 def draw_waterfalls(figure: Any, found: Sequence[Waterfall]) -> None:
