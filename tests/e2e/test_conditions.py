@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from tests.e2e.matrices import SMALL, nothing_runs, records
 from tests.e2e.testbeds import Testbed
+
+pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
 
 STOCK = {"tokenizing": "before", "reporting": "epoch", "runtime": "stack", "launcher": "stack"}
 #: What differs from the stacks' own ways, and the stack that it is tried with.

@@ -6,6 +6,8 @@ import csv
 import json
 import re
 
+import pytest
+
 from tests.e2e.matrices import (
     KILLED_ON_WORKER2,
     SMALL,
@@ -47,6 +49,8 @@ def test_an_interrupted_experiment_is_ended(testbed: Testbed) -> None:
     wait_for("nothing runs", lambda: nothing_runs(testbed), 30)
 
 
+@pytest.mark.wide
+@pytest.mark.usefixtures("provisioned")
 def test_an_experiment_in_error_has_a_record_with_its_reason(testbed: Testbed) -> None:
     matrix = matrix_of(testbed, "determined-killed", 300)
     # What the test before left there has the same name.

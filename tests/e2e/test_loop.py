@@ -1,4 +1,7 @@
-"""The whole loop on a testbed of its own. The tests run in this order, each on what the ones before left."""
+"""The whole loop on a testbed of its own. The tests run in this order, each on what the ones before left.
+
+Those that are marked wide stand for themselves.
+"""
 
 from __future__ import annotations
 
@@ -332,6 +335,8 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(testbed: Testbed) -> Non
     assert found["ddp"]["reason"]
 
 
+@pytest.mark.wide
+@pytest.mark.usefixtures("provisioned")
 def test_a_killed_rank_is_named_in_the_record(testbed: Testbed) -> None:
     matrix = testbed.root / "killed.yml"
     matrix.write_text(SMALL.replace("name: small", "name: killed").replace("epochs: [3]", "epochs: [300]"))
@@ -372,6 +377,8 @@ def megabits(testbed: Testbed) -> float:
     return float(json.loads(done.output)["end"]["sum_received"]["bits_per_second"]) / 1e6
 
 
+@pytest.mark.wide
+@pytest.mark.usefixtures("provisioned")
 def test_a_link_rate_holds_also_after_a_restart(testbed: Testbed) -> None:
     assert megabits(testbed) > 150
     testbed.make("testbed", TESTBED_LINK_RATE="100mbit")

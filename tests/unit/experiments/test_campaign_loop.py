@@ -403,8 +403,10 @@ def test_what_another_user_left_running_is_not_passed_over(
 
     monkeypatch.setenv("TRAINBED_ANSIBLE_PLAYBOOK", str(workplace.program))
     playbooks = Playbooks(workplace.root, Interrupts(), Screen())
-    left = subprocess.Popen(["bash", "-c", "sleep 600; :", "bash", process_mark(variables)], process_group=0)
+    mark = process_mark(variables)
+    left = subprocess.Popen(["bash", "-c", "sleep 600; :", "bash", mark], process_group=0)
     try:
+        wait_until(lambda: left.pid in processes_with(mark))  # a new process shows no arguments at first
         with monkeypatch.context() as patched, pytest.raises(UserError, match=rf"process {left.pid}, maybe"):
             patched.setattr(os, "kill", kill_as_a_user)
             end_left_behind(playbooks, results)
