@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.campaign import CampaignFile
 from experiments.chart import Bar, bar_chart
-from experiments.figures import Accuracy, Cell
+from experiments.figures import Accuracy, Cell, value_text
 from experiments.records import Record
 from experiments.statistics import Estimate, Ratio
 from experiments.tables import NOTHING, change_text, interval_text
@@ -30,7 +30,7 @@ def row(cell: Cell, extra: Sequence[str]) -> dict[str, Any]:
     return {
         "stack": cell.stack,
         "workers": cell.workers,
-        "extra": [_value(cell.axes[name]) for name in extra],
+        "extra": [value_text(cell.axes[name]) for name in extra],
         "runs": f"{len(cell.records)} of {cell.planned}{_throttled(cell.records)}",
         "filled": bool(cell.records),
         "train": _spread(cell.train_s),
@@ -108,10 +108,6 @@ def _throttled(records: Sequence[Record]) -> str:
     return f", {number} throttled" if number else ""
 
 
-def _value(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-
-
 def _weights(digests: Sequence[str]) -> str:
     if not digests:
         return NOTHING
@@ -145,4 +141,4 @@ def _percent(ratio: float) -> str:
 
 def _label(cell: Cell, extra: Sequence[str]) -> str:
     parts = [cell.stack, counted(cell.workers, "worker")]
-    return ", ".join([*parts, *(f"{name} {_value(cell.axes[name])}" for name in extra)])
+    return ", ".join([*parts, *(f"{name} {value_text(cell.axes[name])}" for name in extra)])

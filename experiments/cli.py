@@ -20,8 +20,10 @@ from experiments.plan import make_plan
 from experiments.playbooks import Playbooks
 from experiments.running import Running
 from experiments.screen import Screen
+from experiments.selection import runs_that_fit, with_warm_ups
 from experiments.session import prepared_cluster
 from experiments.summary import show_plan, show_references
+from experiments.together import whole_groups
 from experiments.watch import watch
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -73,6 +75,8 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
     if arguments.command == "plan":
         with prepared_cluster(playbooks, matrix, ROOT / "results", "plan", arguments.break_lock) as prepared:
             plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
+            if arguments.only is not None:
+                plan = with_warm_ups(plan, whole_groups(plan, runs_that_fit(plan, arguments.only)))
             show_plan(screen, plan, matrix.name, Estimates(ROOT / "results"))
         return 0
     if arguments.retry is not None and not campaigns(ROOT / "results" / matrix.name):
@@ -188,7 +192,7 @@ def _parser() -> argparse.ArgumentParser:
             action="store_true",
             help="take the cluster's lock from a holder who is certainly gone",
         )
-    run.add_argument("--only", metavar="GLOB", help="only the runs whose id fits, such as '*-w1-*'")
+        command.add_argument("--only", metavar="GLOB", help="only the runs whose id fits, such as '*-w1-*'")
     old_or_new = run.add_mutually_exclusive_group()
     old_or_new.add_argument(
         "--new", action="store_true", help="begin a new campaign, also when the newest could go on"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -90,12 +91,17 @@ class Figures:
     about: About = field(default_factory=About)  # of its stacks and of provisioning
 
 
+def value_text(value: Any) -> str:
+    """An axis's value as reports show it."""
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
 def setting_text(axes: Mapping[str, Any], without: str = "") -> str:
     """An axis by axis description of a cell, but for its stack, workers, epochs and seed (and `without`)."""
     usual = ("stack", "workers", "epochs", "seed", without)
-    return ", ".join(
-        f"{name} {'none' if value is None else value}" for name, value in axes.items() if name not in usual
-    )
+    return ", ".join(f"{name} {value_text(value)}" for name, value in axes.items() if name not in usual)
 
 
 def cell_fields(cell: Cell) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from experiments.provenance import Git, git_state
 from experiments.quiet import Quiet, wait_for_quiet
 from experiments.references import keep_references
 from experiments.running import Running
-from experiments.selection import nothing_to_retry, runs_that_fit, runs_to_make
+from experiments.selection import nothing_to_retry, runs_that_fit, runs_to_make, with_warm_ups
 from experiments.session import prepared_cluster
 from experiments.summary import show_campaign, show_references, show_what_is_trained
 from experiments.together import (
@@ -151,19 +151,11 @@ class _Loop:
         return groups
 
     def _with_warm_ups(self, plan: list[PlannedRun], todo: list[PlannedRun]) -> list[PlannedRun]:
-        """What is to do, in the plan's order; with the warm-ups that it needs and that were not made."""
-        ids = {run.run_id for run in todo}
-        needed = {(run.block, run.specification.stack) for run in todo}
+        """What is to do, in the plan's order, with the warm-ups that it needs and that were not made."""
         return [
             run
-            for run in plan
-            if run.run_id in ids
-            or (
-                run.warm_up
-                and run.cannot_run is None
-                and (run.block, run.specification.stack) in needed
-                and self._lacking([run])
-            )
+            for run in with_warm_ups(plan, todo)
+            if not run.warm_up or (run.cannot_run is None and self._lacking([run]))
         ]
 
     def _wait_for_quiet(self, which: str, group: Group) -> Quiet | None:

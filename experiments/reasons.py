@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from experiments.settings import Setting, value_text, where_text
+from experiments.figures import value_text
+from experiments.settings import Setting, where_text
 from experiments.verdicts import ALPHA
 from experiments.why import Step, Waterfall
 
@@ -44,4 +45,5 @@ def _step(waterfall: Waterfall, step: Step) -> str:
 def _setting(each: Setting) -> str:
     what = f"{each.axis} {value_text(each.cell.axes[each.axis])}"
     times = f"{each.ratio.low:.2f} to {each.ratio.high:.2f} times"
-    return f"{what} takes {times} as long as {value_text(each.first)} ({where_text(each)})"
+    first = value_text(each.first) if each.first is not None else f"{each.axis} none"
+    return f"{what} takes {times} as long as {first} ({where_text(each)})"

@@ -26,6 +26,17 @@ def runs_that_fit(plan: list[PlannedRun], only: str | None) -> list[PlannedRun]:
     return runs
 
 
+def with_warm_ups(plan: list[PlannedRun], runs: list[PlannedRun]) -> list[PlannedRun]:
+    """`runs` with the warm-ups of their stacks and blocks, in the plan's order."""
+    ids = {run.run_id for run in runs}
+    needed = {(run.block, run.specification.stack) for run in runs}
+    return [
+        run
+        for run in plan
+        if run.run_id in ids or (run.warm_up and (run.block, run.specification.stack) in needed)
+    ]
+
+
 def runs_to_make(campaign: Campaign, runs: list[PlannedRun], retry: str | None) -> list[PlannedRun]:
     """Those of `runs` that `--retry` leaves; none where there is nothing to retry.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from experiments.figures import Cell, Figures, setting_text
+from experiments.figures import Cell, Figures, setting_text, value_text
 from experiments.pairing import paired_by_seed, time_ratio
 from experiments.statistics import Ratio, ratios_together
-from experiments.tables import NOTHING, Column, Table, corrected_text, interval_text, p_text
+from experiments.tables import Column, Table, corrected_text, interval_text, p_text
 from experiments.verdicts import verdict
 
 SHOWN_ELSEWHERE: Final = ("stack", "workers", "epochs")
@@ -90,11 +90,6 @@ def settings_table(found: list[Setting]) -> Table:
             if any(each.axis == axis for each in found)
         ],
     )
-
-
-def value_text(value: Any) -> str:
-    """An axis's value as it is shown."""
-    return NOTHING if value is None else str(value)
 
 
 def where_text(each: Setting) -> str:

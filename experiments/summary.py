@@ -8,6 +8,7 @@ from experiments.plan import PlannedRun
 from experiments.progress import duration
 from experiments.records import Record
 from experiments.screen import Screen
+from experiments.wording import counted
 from training.spec import PretrainedModel, Work
 
 
@@ -21,7 +22,8 @@ def show_plan(screen: Screen, plan: list[PlannedRun], name: str, estimates: Esti
         does += f" at once with {' and '.join(others)}" if others else ""
         rows.append([str(at), run.run_id, "" if known is None else duration(known), run.cannot_run or does])
     warm_ups = sum(run.warm_up for run in plan)
-    title = f"Plan of {name}: {len(plan) - warm_ups} runs" + (f", {warm_ups} warm-ups" if warm_ups else "")
+    title = f"Plan of {name}: {counted(len(plan) - warm_ups, 'run')}"
+    title += f", {counted(warm_ups, 'warm-up')}" if warm_ups else ""
     screen.table(title, ["", "run", "takes", "on this cluster"], rows)
     possible = [run.specification for run in plan if run.cannot_run is None]
     seconds, unknown = estimates.of_all(possible)

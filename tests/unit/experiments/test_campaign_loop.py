@@ -98,6 +98,9 @@ def test_warm_ups_are_recorded_and_not_counted(workplace: Workplace) -> None:
     workplace.matrix(MATRIX.replace("warm_ups: false", "warm_ups: true"))
     said = " ".join(workplace.run("plan", "small")[1].split())
     assert "Plan of small: 4 runs, 2 warm-ups" in said and said.count("warms up, is not counted") == 2
+    said = " ".join(workplace.run("plan", "small", "--only", "slow-*")[1].split())
+    assert "Plan of small: 2 runs, 1 warm-up " in said and "slow-w2-e1-s1000001-" in said
+    assert "plain" not in said
     workplace.forget_calls()
     workplace.behaviour(runs={"slow-w2-e1": {"fails": "log"}})
     status, output = workplace.run("run", "small")
