@@ -289,4 +289,4 @@ def _place(cell: Cell) -> str:
     rest = [
         f"{name} {value}" for name, value in cell.axes.items() if name not in ("stack", "workers", "epochs")
     ]
-    return ", ".join([counted(cell.workers, "worker"), f"{cell.axes['epochs']} epochs", *rest])
+    return ", ".join([counted(cell.workers, "worker"), counted(cell.axes["epochs"], "epoch"), *rest])

@@ -286,4 +286,4 @@ def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int]:
 def _work_name(record: Record) -> str:
     work = record.specification.work
     workers = counted(work.workers, "worker")
-    return f"{workers}, {work.epochs} epochs, seed {work.seed} ({record.work_digest[:8]})"
+    return f"{workers}, {counted(work.epochs, 'epoch')}, seed {work.seed} ({record.work_digest[:8]})"

@@ -100,7 +100,7 @@ def _training(campaign: CampaignFile, varying: set[str]) -> str:
     specification = campaign.measured[0].specification
     work, threads = specification.work, specification.conditions.threads
     parts = {
-        "epochs": f"{work.epochs} epochs",
+        "epochs": counted(work.epochs, "epoch"),
         "batch_per_worker": f"batch {_batch(campaign, 'by rank')}",
         "learning_rate": f"learning rate {work.learning_rate:g}",
         "warmup_steps": f"{work.warmup_steps} warm-up steps",

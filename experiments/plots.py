@@ -134,7 +134,8 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
         return (run.seconds, 0.0, run.of_runs) if run else None
 
     spread = any(cell.train_s is not None and cell.train_s.high is not None for cell in chosen)
-    bars(here, f"here, {length} epochs{' (95 % intervals)' if spread else ''}{setting}", measured, each_run)
+    intervals = " (95 % intervals)" if spread else ""
+    bars(here, f"here, {counted(length, 'epoch')}{intervals}{setting}", measured, each_run)
     bars(there, f"the dissertation, {SHORT} epochs (figure 5.1)", printed, lambda *_: [])
 
 

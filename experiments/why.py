@@ -68,7 +68,7 @@ class Waterfall:
     def name(self) -> str:
         """The ladder, and what its runs have in common."""
         workers, epochs = self.about["workers"], self.about["epochs"]
-        parts = [counted(workers, "worker"), f"{epochs} epochs"]
+        parts = [counted(workers, "worker"), counted(epochs, "epoch")]
         rest = (f"{axis} {value}" for axis, value in self.about.items() if axis not in ("workers", "epochs"))
         return f"{self.ladder}: {', '.join([*parts, *rest])}"
 
