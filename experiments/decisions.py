@@ -14,7 +14,7 @@ from experiments.about import Stack
 from experiments.comparisons import Compared, Parts
 from experiments.conclusions import weights_differ
 from experiments.facts import OFFERS, Feature
-from experiments.figures import Cell, Figures
+from experiments.figures import Cell, Figures, setting_text
 from experiments.from_texts import TITLE as FROM_TEXTS
 from experiments.from_texts import from_texts
 from experiments.organisation import NEEDS_TITLE, NOT_MEASURED, NOT_RECORDED, OFFERS_TITLE
@@ -286,7 +286,5 @@ def _most(features: dict[str, Feature]) -> str:
 
 
 def _place(cell: Cell) -> str:
-    rest = [
-        f"{name} {value}" for name, value in cell.axes.items() if name not in ("stack", "workers", "epochs")
-    ]
-    return ", ".join([counted(cell.workers, "worker"), counted(cell.axes["epochs"], "epoch"), *rest])
+    place = [counted(cell.workers, "worker"), counted(cell.axes["epochs"], "epoch"), setting_text(cell.axes)]
+    return ", ".join(filter(None, place))
