@@ -28,9 +28,14 @@ from tests.unit.experiments.made_up_workplace import MATRIX, Workplace, wait_unt
 from tests.unit.experiments.test_quiet import BUSY, watched
 
 
+def state(pid: int) -> str:
+    """A process's state: a letter, S where it waits for something (proc(5))."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def alive(pid: int) -> bool:
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return state(pid) not in "ZX"
     except OSError:
         return False
 
@@ -312,7 +317,7 @@ def test_a_signal_ends_what_only_reads(
     try:
         wait_until(is_read)
         # Python sees a signal that comes just before it begins to read only once it has read.
-        wait_until(lambda: sleeps(process.pid))
+        wait_until(lambda: state(process.pid) == "S")
         process.send_signal(number)
         output, _ = process.communicate(timeout=60)
         assert process.returncode == status and "Traceback" not in output
@@ -322,11 +327,6 @@ def test_a_signal_ends_what_only_reads(
         process.wait()
         for descriptor in writing:
             os.close(descriptor)
-
-
-def sleeps(pid: int) -> bool:
-    """Whether a process waits for something, by the state in its stat (proc(5))."""
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
 
 def test_a_third_signal_gives_up_cleaning_and_says_so(workplace: Workplace) -> None:
