@@ -9,26 +9,27 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from experiments.campaign import campaigns, open_campaign
-from experiments.errors import UserError
-from experiments.estimates import Estimates
-from experiments.interrupts import Interrupted, Interrupts
-from experiments.loop import run_matrix
-from experiments.matrix_file import load_matrix
-from experiments.opening import Options
-from experiments.plan import make_plan
-from experiments.playbooks import Playbooks
-from experiments.running import Running
-from experiments.screen import Screen
-from experiments.selection import runs_that_fit, with_warm_ups
-from experiments.session import prepared_cluster
-from experiments.summary import show_plan, show_references
-from experiments.together import whole_groups
-from experiments.watch import watch
+from experiments.campaign.campaign import campaigns, open_campaign
+from experiments.campaign.concurrent import whole_groups
+from experiments.campaign.estimates import Estimates
+from experiments.campaign.loop import run_matrix
+from experiments.campaign.plan import make_plan
+from experiments.campaign.preparation import prepared_cluster
+from experiments.campaign.resume import Options
+from experiments.campaign.running_note import Running
+from experiments.campaign.selection import runs_that_fit, with_warm_ups
+from experiments.cluster.playbooks import Playbooks
+from experiments.console.tables import show_plan, show_references
+from experiments.console.watch import watch
+from experiments.matrix.loading import load_matrix
+from experiments.util.errors import UserError
+from experiments.util.interrupts import Interrupted, Interrupts
+from experiments.util.paths import REPOSITORY
+from experiments.util.screen import Screen
 
-ROOT: Final = Path(__file__).resolve().parent.parent
 USAGE_ERROR: Final = 2  # also what argparse ends with
 ENDED_AT_ONCE: Final = ("report", "compare", "check")  # by a signal: nothing of theirs runs elsewhere
+RESULTS: Final = REPOSITORY / "results"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,17 +70,17 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
     if arguments.command == "check":
         return _check(arguments.paths, screen)
     if arguments.command == "watch":
-        return watch(ROOT / "results", arguments.matrix, screen, interrupts)
+        return watch(RESULTS, arguments.matrix, screen, interrupts)
     matrix = load_matrix(arguments.matrix)
-    playbooks = Playbooks(ROOT, interrupts, screen)
+    playbooks = Playbooks(REPOSITORY, interrupts, screen)
     if arguments.command == "plan":
-        with prepared_cluster(playbooks, matrix, ROOT / "results", "plan", arguments.break_lock) as prepared:
+        with prepared_cluster(playbooks, matrix, RESULTS, "plan", arguments.break_lock) as prepared:
             plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
             if arguments.only is not None:
                 plan = with_warm_ups(plan, whole_groups(plan, runs_that_fit(plan, arguments.only)))
-            show_plan(screen, plan, matrix.name, Estimates(ROOT / "results"))
+            show_plan(screen, plan, matrix.name, Estimates(RESULTS))
         return 0
-    if arguments.retry is not None and not campaigns(ROOT / "results" / matrix.name):
+    if arguments.retry is not None and not campaigns(RESULTS / matrix.name):
         screen.line(f"There is nothing to retry: there is no campaign of {matrix.name} yet.")
         return 0
     options = Options(
@@ -90,16 +91,16 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
         side_by_side=arguments.side_by_side,
         max_time_s=arguments.max_time * 60 if arguments.max_time is not None else None,
     )
-    with Running(ROOT / "results", matrix.name, screen) as running:
-        return run_matrix(ROOT, playbooks, matrix, options, running)
+    with Running(RESULTS, matrix.name, screen) as running:
+        return run_matrix(REPOSITORY, playbooks, matrix, options, running)
 
 
 # What reports need, statistics above all, takes a second to load: a run begins without.
 def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
-    from experiments.report import write_report
+    from experiments.report.writer import write_report
 
     name = Path(matrix).stem
-    folder = ROOT / "results" / name
+    folder = RESULTS / name
     there = campaigns(folder)
     if not there:
         raise UserError(
@@ -120,7 +121,7 @@ def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
 
 
 def _compare(first: Path, second: Path, screen: Screen) -> int:
-    from experiments.compare import DIFFERENT_TIMES, changes, differences, rows
+    from experiments.analysis.compare import DIFFERENT_TIMES, changes, differences, rows
 
     campaigns_found = [open_campaign(_only_campaign(path)) for path in (first, second)]
     found = changes(*campaigns_found)
@@ -140,14 +141,14 @@ def _only_campaign(path: Path) -> Path:
     Raises:
         UserError: there is none.
     """
-    from experiments.check import find_campaigns
+    from experiments.console.check import find_campaigns
 
     return find_campaigns(path)[-1]
 
 
 def _check(paths: Sequence[Path], screen: Screen) -> int:
-    from experiments.bands import show_bands
-    from experiments.check import faults_of, find_campaigns, judged_or_none
+    from experiments.console.check import faults_of, find_campaigns, judged_or_none
+    from experiments.report.sections.references import show_bands
 
     status = 0
     for path in paths:

@@ -178,8 +178,8 @@ def write(content: dict[str, Any], moment: datetime) -> Path:
     """Add the state of the checkout and write the record whole, named by the time of its start; its path."""
     # Not before there is a record: this plugin is loaded by every playbook.
     sys.path.append(str(ROOT))
-    from experiments.files import campaign_name, json_text, write_whole
-    from experiments.git import revision_and_dirty
+    from experiments.util.files import campaign_name, json_text, write_whole
+    from experiments.util.git import revision_and_dirty
 
     revision, dirty = revision_and_dirty(ROOT)
     RECORDS.mkdir(parents=True, exist_ok=True)

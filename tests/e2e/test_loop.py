@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from experiments.provisioning import Provisioning, parse
+from experiments.cluster.provisioning import Provisioning, parse
 from tests.e2e.matrices import (
     KILLED_ON_WORKER2,
     NODES,

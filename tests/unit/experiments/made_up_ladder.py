@@ -6,10 +6,10 @@ import random
 from pathlib import Path
 from typing import Any
 
-from experiments.campaign import Campaign, open_campaign
-from experiments.plan import PlannedRun
-from experiments.records import Record
-from experiments.rungs import Ladder
+from experiments.campaign.campaign import Campaign, open_campaign
+from experiments.campaign.plan import PlannedRun
+from experiments.matrix.ladders import Ladder
+from experiments.records.record import Record
 from tests.unit.experiments.made_up_records import campaign, record, spec
 from training.spec import PHASES, RunSpec
 

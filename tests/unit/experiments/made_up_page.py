@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Final
 
-from experiments.campaign import Campaign
-from experiments.plan import PlannedRun
-from experiments.records import Record
+from experiments.campaign.campaign import Campaign
+from experiments.campaign.plan import PlannedRun
+from experiments.records.record import Record
 from tests.unit.experiments.made_up_records import campaign, planned, record, spec
 from tests.unit.experiments.made_up_use import rank_use
 

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from experiments.campaign import campaigns
-from experiments.check import faults_of
-from experiments.records import Record, read_record
+from experiments.campaign.campaign import campaigns
+from experiments.console.check import faults_of
+from experiments.records.record import Record, read_record
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 STAND_IN = Path(__file__).with_name("fake_ansible_playbook.py")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from experiments.provisioning import Provisioning, parse
+from experiments.cluster.provisioning import Provisioning, parse
 from tests.unit.roles.loading import ROOT
 
 ANSIBLE_PLAYBOOK = Path(sys.executable).parent / "ansible-playbook"

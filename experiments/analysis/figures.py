@@ -1,0 +1,289 @@
+"""The figures of a campaign, from its records alone: means, overheads, speed-ups, and equal weights."""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from experiments.analysis.pairing import paired_by_seed, time_ratio
+from experiments.analysis.statistics import Estimate, Ratio, estimate
+from experiments.campaign.campaign import Campaign, CampaignFile
+from experiments.campaign.concurrent import same_occasion
+from experiments.campaign.plan import PlannedRun
+from experiments.campaign.stacks import About, read_about
+from experiments.matrix.references import Reference, references_in
+from experiments.records.record import Record
+from experiments.util.words import counted
+from training.spec import PHASES
+
+PREPARING: Final = "preparing"  # beside the phases: what runs that begin with texts took to tokenise them
+STATUS_WORDS: Final = {"failed": "failed", "interrupted": "was interrupted"}
+Z_95: Final = 1.959963984540054  # two-sided 95 % of the normal distribution
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How many reviews were judged rightly; with several seeds, the mean of the runs."""
+
+    accuracy: float
+    correct: int | None  # None with several seeds
+    count: int
+    half_width: float  # of one run's 95 % interval: the reviews are a sample
+    n: int
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The runs that differ only in their seed."""
+
+    axes: dict[str, Any]  # without the seed
+    stack: str
+    workers: int
+    planned: int
+    records: list[Record]  # those that count
+    train_s: Estimate | None
+    total_s: Estimate | None
+    accuracy: Accuracy | None
+    phases: dict[str, float] | None  # means; with PREPARING, where the runs made their tokens
+    overhead_train: Ratio | None  # train_s over the baseline stack's, by pairs of the same seed
+    overhead_total: Ratio | None
+    speed_up: Ratio | None  # one worker's train_s over this, on the same stack, by pairs of the same seed
+
+    @property
+    def efficiency(self) -> Estimate | None:
+        """The speed-up by worker, and its interval."""
+        if self.speed_up is None:
+            return None
+        found = self.speed_up
+        low, high = (None if end is None else end / self.workers for end in (found.low, found.high))
+        return Estimate(found.ratio / self.workers, low, high, sd=None, n=found.n)
+
+
+@dataclass(frozen=True)
+class SameWork:
+    """One work that more than one stack has done with equal threads (their number changes the last bits)."""
+
+    name: str
+    digests: dict[str, list[str]]  # by stack
+
+    @property
+    def equal(self) -> bool:
+        """Whether all ended with the same weights."""
+        return len({digest for digests in self.digests.values() for digest in digests}) == 1
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Everything that a report shows."""
+
+    campaign: CampaignFile
+    cells: list[Cell]
+    compared: list[SameWork]
+    alone: int  # works that only one stack has done
+    not_run: list[tuple[str, str]]  # run and reason
+    attempts: list[Record]  # those that failed or were interrupted
+    counting: list[Record]  # those of users who began at once among them, which are in no cell
+    references: list[Reference]  # what the inventory says of cells, of this matrix or another
+    about: About = field(default_factory=About)  # of its stacks and of provisioning
+
+
+def value_text(value: Any) -> str:
+    """An axis's value as reports show it."""
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def setting_text(axes: Mapping[str, Any], without: str = "") -> str:
+    """An axis by axis description of a cell, but for its stack, workers, epochs and seed (and `without`)."""
+    usual = ("stack", "workers", "epochs", "seed", without)
+    return ", ".join(f"{name} {value_text(value)}" for name, value in axes.items() if name not in usual)
+
+
+def cell_fields(cell: Cell) -> dict[str, Any]:
+    """What every exported row of a cell says of it."""
+    return {
+        "stack": cell.stack,
+        "workers": cell.workers,
+        "epochs": cell.axes["epochs"],
+        "setting": setting_text(cell.axes),
+    }
+
+
+def half_width(accuracy: float, count: int) -> float:
+    """Half the width of the 95 % interval of a share of `count` (normal approximation of the binomial)."""
+    return Z_95 * math.sqrt(accuracy * (1 - accuracy) / count)
+
+
+def figures_of(campaign: Campaign) -> Figures:
+    """The figures of `campaign` as its records stand now.
+
+    Raises:
+        UserError: a record, or the file of the references, is damaged.
+    """
+    plan, measured = campaign.file.plan, campaign.file.measured
+    records = {run.run_id: campaign.records(run.run_id) for run in plan}
+    counting = {
+        run.run_id: record for run in measured if (record := _newest_ok(records[run.run_id])) is not None
+    }
+    compared, alone = _same_work(list(counting.values()))
+    return Figures(
+        campaign=campaign.file,
+        cells=_cells(campaign.file, counting),
+        compared=compared,
+        alone=alone,
+        not_run=[
+            (run.run_id, reason)
+            for run in measured
+            if (reason := _why_absent(run, records[run.run_id]) or _why_not_whole(run, counting)) is not None
+        ],
+        attempts=[record for run in plan for record in records[run.run_id] if not record.ok],
+        counting=list(counting.values()),
+        references=references_in(campaign.folder, campaign.file.references),
+        about=read_about(campaign.folder),
+    )
+
+
+def _newest_ok(records: Sequence[Record]) -> Record | None:
+    return next((record for record in reversed(records) if record.ok), None)
+
+
+def _why_absent(run: PlannedRun, records: Sequence[Record]) -> str | None:
+    """Why a planned run has no figures; None if it has."""
+    if not records:
+        return run.cannot_run or "Not run yet."
+    if _newest_ok(records) is None:
+        return f"No attempt is ok; the last one {STATUS_WORDS[records[-1].status]}: {records[-1].reason}"
+    return None
+
+
+def _why_not_whole(run: PlannedRun, counting: Mapping[str, Record]) -> str | None:
+    """Why a run that began with others does not count though it is ok; None where it counts."""
+    if not run.together or same_occasion([counting.get(run_id) for run_id in run.together]):
+        return None
+    others = " and ".join(run_id for run_id in run.together if run_id != run.run_id)
+    return f"It is ok, but of {others}, with which it began, there is no result of the same moment."
+
+
+def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
+    groups: dict[tuple[tuple[str, str], ...], list[PlannedRun]] = {}
+    for run in (run for run in file.measured if not run.together):
+        groups.setdefault(run.cell, []).append(run)
+    found = {key: _of(runs, counting) for key, runs in groups.items()}
+
+    def other(key: tuple[tuple[str, str], ...], **changed: Any) -> list[Record]:
+        """The records of the cell that differs from `key` only in what is `changed`."""
+        return found.get(
+            tuple((name, repr(changed.get(name)) if name in changed else value) for name, value in key), []
+        )
+
+    cells = []
+    for key, runs in groups.items():
+        axes = {name: value for name, value in runs[0].axes.items() if name != "seed"}
+        workers = runs[0].specification.work.workers
+        records = found[key]
+        base = [] if axes["stack"] == file.baseline else other(key, stack=file.baseline)
+        alone = other(key, workers=1) or _same_batch_alone(runs[0], groups, found)
+        cells.append(
+            Cell(
+                axes=axes,
+                stack=axes["stack"],
+                workers=workers,
+                planned=len(runs),
+                records=records,
+                train_s=estimate(_times(records, "train_s")),
+                total_s=estimate(_times(records, "total_s")),
+                accuracy=_accuracy(records),
+                phases=_phases(records),
+                overhead_train=time_ratio(paired_by_seed(records, base)),
+                overhead_total=time_ratio(paired_by_seed(records, base, "total_s"), "total_s"),
+                speed_up=time_ratio(paired_by_seed(alone, records)) if workers > 1 else None,
+            )
+        )
+    return cells
+
+
+def _same_batch_alone(
+    run: PlannedRun,
+    groups: Mapping[tuple[tuple[str, str], ...], list[PlannedRun]],
+    found: Mapping[tuple[tuple[str, str], ...], list[Record]],
+) -> list[Record]:
+    """The records of one worker that takes as large a batch alone as this run's workers do together."""
+    ours, free = run.specification.work, {"workers", "batch_per_worker", "seed"}
+    for key, runs in groups.items():
+        work = runs[0].specification.work
+        rest = {name: value for name, value in runs[0].axes.items() if name not in free}
+        same = rest == {name: value for name, value in run.axes.items() if name not in free}
+        if same and work.workers == 1 and work.global_batch == ours.global_batch:
+            return found[key]
+    return []
+
+
+def _of(runs: Sequence[PlannedRun], counting: Mapping[str, Record]) -> list[Record]:
+    return [counting[run.run_id] for run in runs if run.run_id in counting]
+
+
+def _times(records: Sequence[Record], clock: str) -> list[float]:
+    return [seconds for record in records if (seconds := getattr(record, clock)) is not None]
+
+
+def _accuracy(records: Sequence[Record]) -> Accuracy | None:
+    counted = [
+        (record.validation_correct, record.validation_count)
+        for record in records
+        if record.validation_correct is not None and record.validation_count
+    ]
+    if not counted:
+        return None
+    accuracy = statistics.fmean(correct / count for correct, count in counted)
+    correct, count = counted[0]
+    return Accuracy(
+        accuracy, correct if len(counted) == 1 else None, count, half_width(accuracy, count), len(counted)
+    )
+
+
+def _phases(records: Sequence[Record]) -> dict[str, float] | None:
+    found = [record.phases for record in records if record.phases is not None]
+    if not found:
+        return None
+    means = {name: statistics.fmean(phases[name] for phases in found) for name in PHASES}
+    preparing = [record.prepared.seconds for record in records if record.phases and record.prepared]
+    # As long as some runs of a cell did it all did: how its tokens come to be is a condition.
+    return means | {PREPARING: statistics.fmean(preparing)} if preparing else means
+
+
+def phase_names(cells: Sequence[Cell]) -> tuple[str, ...]:
+    """Every phase, in the order in which they are shown; where runs made their tokens, that as well."""
+    if not any(PREPARING in (cell.phases or {}) for cell in cells):
+        return PHASES
+    before = PHASES.index("imports")
+    return (*PHASES[:before], PREPARING, *PHASES[before:])
+
+
+def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int]:
+    """Works that more than one stack has done, and the number of those that only one has."""
+    works: dict[tuple[str, int, str], list[Record]] = {}
+    for record in records:
+        conditions = record.specification.conditions
+        works.setdefault((record.work_digest, conditions.threads, conditions.device), []).append(record)
+    compared, alone = [], 0
+    for found in works.values():
+        digests: dict[str, list[str]] = {}
+        for record in found:
+            assert record.weights_digest is not None  # a record that counts has it
+            digests.setdefault(record.specification.stack, []).append(record.weights_digest)
+        if len(digests) > 1:
+            compared.append(SameWork(_work_name(found[0]), digests))
+        else:
+            alone += 1
+    return compared, alone
+
+
+def _work_name(record: Record) -> str:
+    work = record.specification.work
+    workers = counted(work.workers, "worker")
+    return f"{workers}, {counted(work.epochs, 'epoch')}, seed {work.seed} ({record.work_digest[:8]})"

@@ -1,0 +1,236 @@
+"""How much of an overhead comes from what: the rungs of a matrix's ladders, each held against the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import fmean
+from typing import Any, Final
+
+from experiments.analysis.figures import Figures
+from experiments.analysis.pairing import paired_by_seed
+from experiments.analysis.statistics import (
+    Difference,
+    Estimate,
+    differences_together,
+    estimate,
+    mean_difference,
+)
+from experiments.analysis.verdicts import ALPHA, MOSTLY, REPORT
+from experiments.campaign.plan import PlannedRun
+from experiments.matrix.ladders import Ladder, Rung
+from experiments.records.record import Record
+from experiments.util.words import counted
+
+IN_TRAINING: Final = ("data", "forward", "backward", "exposed_sync", "optimiser", "evaluation", "checkpoint")
+"""Phases that train_s consists of, besides what has no name."""
+NAMED: Final = 2  # phases that changed most
+
+
+@dataclass(frozen=True)
+class Step:
+    """From one rung to another: what train_s the upper one has more."""
+
+    above: str  # labels
+    below: str
+    seconds: Difference  # by pairs of the same seed
+    percent: Difference | None  # of the ladder's last rung, by seed; None where that has none of these seeds
+    phases: list[tuple[str, float]]  # those that changed most, mean seconds
+
+    @property
+    def corrected_p(self) -> float | None:
+        """By Holm, for all steps of the report; None with one pair."""
+        return self.seconds.p
+
+    @property
+    def certain(self) -> bool:
+        """Whether a difference may be claimed."""
+        return self.corrected_p is not None and self.corrected_p < ALPHA
+
+    @property
+    def verdict(self) -> str:
+        """What may be said, and no more."""
+        if self.corrected_p is None or self.seconds.visible is None:
+            return REPORT.single
+        if not self.certain:
+            return f"can't tell: only about {self.seconds.visible:.2f} s or more would have shown {MOSTLY}"
+        return "costs time" if self.seconds.mean > 0 else "saves time"
+
+
+@dataclass(frozen=True)
+class Waterfall:
+    """One ladder for runs that are otherwise alike."""
+
+    ladder: str
+    about: dict[str, Any]  # the axes that its runs have in common
+    rungs: list[tuple[str, Estimate]]  # label and train_s of those that were measured
+    steps: list[Step]
+    whole: Step | None  # from the first to the last, where there are several steps
+    left_out: list[tuple[str, str]]  # label and why, a sentence
+    complete: bool  # whether the ladder's own first and last rungs are the first and last that were measured
+
+    @property
+    def name(self) -> str:
+        """The ladder, and what its runs have in common."""
+        workers, epochs = self.about["workers"], self.about["epochs"]
+        parts = [counted(workers, "worker"), counted(epochs, "epoch")]
+        rest = (f"{axis} {value}" for axis, value in self.about.items() if axis not in ("workers", "epochs"))
+        return f"{self.ladder}: {', '.join([*parts, *rest])}"
+
+    @property
+    def every_step(self) -> list[Step]:
+        """The steps, and then the whole."""
+        return [*self.steps, *([self.whole] if self.whole else [])]
+
+
+def waterfalls(figures: Figures) -> list[Waterfall]:
+    """Every ladder of the matrix, once for each set of axes that its rungs leave open."""
+    counting = {record.run_id: record for record in figures.counting if not record.among_users}
+    found = [
+        waterfall
+        for ladder in figures.campaign.ladders
+        for waterfall in _of_ladder(ladder, figures.campaign.measured, counting)
+    ]
+    steps = [step for each in found for step in each.every_step]
+    together = differences_together([step.seconds for step in steps])
+    by_step = {id(step): replace(step, seconds=each) for step, each in zip(steps, together, strict=True)}
+    return [
+        replace(
+            each,
+            steps=[by_step[id(step)] for step in each.steps],
+            whole=by_step[id(each.whole)] if each.whole else None,
+        )
+        for each in found
+    ]
+
+
+def _of_ladder(
+    ladder: Ladder, plan: Sequence[PlannedRun], counting: dict[str, Record]
+) -> Iterable[Waterfall]:
+    groups: dict[tuple[tuple[str, str], ...], dict[int, list[PlannedRun]]] = {}
+    axes_of: dict[tuple[tuple[str, str], ...], dict[str, Any]] = {}
+    for run in plan:
+        for axes in (run.axes, *run.also):
+            for number, rung in enumerate(ladder.rungs):
+                if rung.holds(axes):
+                    key = ladder.rest(axes)
+                    groups.setdefault(key, {}).setdefault(number, []).append(run)
+                    axes_of.setdefault(key, axes)
+    # Runs that stand on one rung only are another ladder's.
+    kept = {key: rungs for key, rungs in groups.items() if len(rungs) > 1}
+    varying = _varying([dict(key) for key in kept])
+    for key, rungs in kept.items():
+        axes = axes_of[key]
+        about = {name: axes[name] for name, _ in key if name in varying or name in ("workers", "epochs")}
+        # Where a ladder's own rungs tell workers or epochs apart, the first one's are shown.
+        about = {name: axes[name] for name in ("workers", "epochs")} | about
+        yield _waterfall(ladder, about, rungs, counting)
+
+
+def _varying(keys: list[dict[str, str]]) -> set[str]:
+    return {name for key in keys for name in key if len({other[name] for other in keys}) > 1}
+
+
+def _waterfall(
+    ladder: Ladder, about: dict[str, Any], rungs: dict[int, list[PlannedRun]], counting: dict[str, Record]
+) -> Waterfall:
+    measured: list[tuple[Rung, list[Record]]] = []
+    left_out = []
+    for number, rung in enumerate(ladder.rungs):
+        runs = rungs.get(number, [])
+        records = [counting[run.run_id] for run in runs if run.run_id in counting]
+        if reason := _why_left_out(runs, records, measured):
+            left_out.append((rung.label, reason))
+        else:
+            measured.append((rung, records))
+    steps = [
+        step
+        for above, below in pairwise(measured)
+        if (step := _step(above, below, measured[-1][1])) is not None
+    ]
+    whole = _step(measured[0], measured[-1], measured[-1][1]) if len(measured) > 2 else None
+    times = [
+        (rung.label, estimate([each.train_s for each in records if each.train_s]))
+        for rung, records in measured
+    ]
+    return Waterfall(
+        ladder=ladder.name,
+        about=about,
+        rungs=[(label, found) for label, found in times if found is not None],
+        steps=steps,
+        whole=whole,
+        left_out=left_out,
+        complete=_is_complete(ladder, rungs, counting, measured),
+    )
+
+
+def _is_complete(
+    ladder: Ladder,
+    rungs: dict[int, list[PlannedRun]],
+    counting: dict[str, Record],
+    measured: list[tuple[Rung, list[Record]]],
+) -> bool:
+    """Whether it is measured from its first rung to its last, which may be the same run as the one before."""
+    last = {run.run_id for run in rungs.get(len(ladder.rungs) - 1, []) if run.run_id in counting}
+    return (
+        bool(measured)
+        and measured[0][0] is ladder.rungs[0]
+        and last == {record.run_id for record in measured[-1][1]}
+    )
+
+
+def _why_left_out(
+    runs: list[PlannedRun], records: list[Record], measured: list[tuple[Rung, list[Record]]]
+) -> str | None:
+    """Why a rung is not shown, a sentence; None if it is."""
+    if not runs:
+        return "The matrix has no such run."
+    if not records:
+        return next((run.cannot_run for run in runs if run.cannot_run), "No run of it is ok yet.")
+    for rung, others in measured:
+        if {record.run_id for record in records} == {record.run_id for record in others}:
+            return f'On this cluster it is the same run as "{rung.label}".'
+    if measured and not paired_by_seed(measured[-1][1], records):
+        return "It has no run with a seed that the rung before has, too."
+    return None
+
+
+def _step(
+    above: tuple[Rung, list[Record]], below: tuple[Rung, list[Record]], last: list[Record]
+) -> Step | None:
+    pairs = paired_by_seed(above[1], below[1])
+    seconds = mean_difference([_train_s(upper) - _train_s(lower) for upper, lower in pairs])
+    if seconds is None:
+        return None
+    ends = {record.specification.work.seed: _train_s(record) for record in last}
+    shares = [
+        (_train_s(upper) - _train_s(lower)) / ends[upper.specification.work.seed] * 100
+        for upper, lower in pairs
+        if ends.get(upper.specification.work.seed)
+    ]
+    return Step(
+        above=above[0].label,
+        below=below[0].label,
+        seconds=seconds,
+        percent=mean_difference(shares),
+        phases=_changed_most(pairs),
+    )
+
+
+def _train_s(record: Record) -> float:
+    return record.train_s or 0.0  # `paired_by_seed` takes only records that have one
+
+
+def _changed_most(pairs: list[tuple[Record, Record]]) -> list[tuple[str, float]]:
+    split = [(_phases(upper), _phases(lower)) for upper, lower in pairs]
+    means = [
+        (name, fmean(upper[name] - lower[name] for upper, lower in split)) for name in (*IN_TRAINING, "other")
+    ]
+    return sorted(means, key=lambda each: -abs(each[1]))[:NAMED]
+
+
+def _phases(record: Record) -> dict[str, float]:
+    """train_s by phase; `other` is what training has no name for (a record's own is the whole run's)."""
+    named = {name: (record.phases or {}).get(name, 0.0) for name in IN_TRAINING}
+    return named | {"other": _train_s(record) - sum(named.values())}

@@ -1,0 +1,172 @@
+"""The figures of what runs used, from what their ranks read: one number for each run, and cells' means."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from experiments.analysis.figures import Cell, cell_fields
+from experiments.analysis.statistics import Estimate, estimate
+from experiments.records.rank_use import RankUse
+from experiments.records.record import Rank, Record
+
+MB: Final = 2**20  # bytes
+GRADIENT_BYTES: Final = {
+    "allreduce": 4,
+    "bf16": 2,
+}  # of one parameter on its way, by the work's `gradient_sync`
+
+
+@dataclass(frozen=True)
+class Used:
+    """What the runs of a cell used, by quantity; None where no run tells."""
+
+    cell: Cell
+    runs: int  # that tell something
+    found: dict[str, Estimate | None]
+
+
+def usage(cells: Sequence[Cell]) -> list[Used]:
+    """What the runs of each cell used; cells of which no record says anything are left out."""
+    found = []
+    for cell in cells:
+        telling = [record for record in cell.records if any(rank.use for rank in record.ranks)]
+        if telling:
+            quantities = {name: estimate(_values(telling, of)) for name, of in QUANTITIES.items()}
+            found.append(Used(cell, len(telling), quantities))
+    return found
+
+
+def usage_rows(cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    """Every quantity as a row of the exported figures."""
+    return [
+        {"section": "usage", "quantity": name, "value": value.mean, "sd": value.sd}
+        | {"low": value.low, "high": value.high, "runs": value.n}
+        | cell_fields(each.cell)
+        for each in usage(cells)
+        for name, value in each.found.items()
+        if value is not None
+    ]
+
+
+def ring_bytes(parameters: int, ranks: int, width: int = 4) -> float:
+    """Bytes that each rank sends, and receives, where gradients of `width` bytes are summed in a ring."""
+    return parameters * width * 2 * (ranks - 1) / ranks
+
+
+def _values(records: Iterable[Record], of: Callable[[Record], float | None]) -> list[float]:
+    return [value for record in records if (value := of(record)) is not None]
+
+
+def _of_ranks(
+    pick: Callable[[RankUse], float | None], sum_up: Callable[[list[float]], float] = statistics.fmean
+) -> Callable[[Record], float | None]:
+    """A quantity of a run that is its ranks' mean (or else); None unless all of them tell."""
+
+    def of(record: Record) -> float | None:
+        values = [pick(rank.use) if rank.use else None for rank in record.ranks]
+        told = [value for value in values if value is not None]
+        return sum_up(told) if told and len(told) == len(values) else None
+
+    return of
+
+
+def _shared(
+    record: Record, key: Callable[[Rank, RankUse], Hashable], pick: Callable[[RankUse], float | None]
+) -> list[float] | None:
+    """A figure that some ranks have in common, once for all that have the same `key`.
+
+    None unless all of them tell.
+    """
+    groups: dict[Hashable, list[float]] = {}
+    for rank in record.ranks:
+        value = pick(rank.use) if rank.use else None
+        if rank.use is None or value is None:
+            return None
+        groups.setdefault(key(rank, rank.use), []).append(value)
+    # They have read the same counter, some moments apart.
+    return [statistics.fmean(values) for values in groups.values()]
+
+
+def _traffic(direction: str) -> Callable[[Record], float | None]:
+    """MB by rank and step over the interface on which the ranks meet."""
+
+    def pick(use: RankUse) -> float | None:
+        name = use.way.interface
+        traffic = (use.network.interfaces or {}).get(name) if name else None
+        return getattr(traffic, direction) / MB if traffic else None
+
+    def of(record: Record) -> float | None:
+        found = _shared(record, lambda rank, use: (rank.node or rank.host, use.network.namespace), pick)
+        steps = record.ranks[0].steps
+        return sum(found) / len(record.ranks) / steps if found and steps else None
+
+    return of
+
+
+def _in_theory(record: Record) -> float | None:
+    parameters = record.ranks[0].parameters
+    width = GRADIENT_BYTES.get(record.specification.work.gradient_sync)
+    if parameters is None or width is None:
+        return None
+    return ring_bytes(parameters, len(record.ranks), width) / MB
+
+
+def _of_machines(
+    pick: Callable[[RankUse], float | None], sum_up: Callable[[list[float]], float]
+) -> Callable[[Record], float | None]:
+    """A quantity of whole machines, each of which is counted once, however many ranks it has."""
+
+    def of(record: Record) -> float | None:
+        found = _shared(record, lambda rank, use: use.machine.id or rank.node or rank.host, pick)
+        return sum_up(found) if found else None
+
+    return of
+
+
+def _cpu_s(use: RankUse) -> float | None:
+    cpu = use.cpu
+    return None if cpu.user_s is None or cpu.system_s is None else cpu.user_s + cpu.system_s
+
+
+def _cpu_share(use: RankUse) -> float | None:
+    spent = _cpu_s(use)
+    return None if spent is None or not use.seconds else spent / use.seconds
+
+
+def _stolen_share(use: RankUse) -> float | None:
+    machine = use.machine
+    if machine.stolen_s is None or not machine.processors or not use.seconds:
+        return None
+    return machine.stolen_s / (machine.processors * use.seconds)
+
+
+def _gpu_j(record: Record) -> float | None:
+    told = [rank.gpu.energy_j for rank in record.ranks if rank.gpu and rank.gpu.energy_j is not None]
+    return sum(told) if told and len(told) == len(record.ranks) else None
+
+
+def _mb(count: int | None) -> float | None:
+    return None if count is None else count / MB
+
+
+QUANTITIES: Final[dict[str, Callable[[Record], float | None]]] = {
+    "cpu_s_per_rank": _of_ranks(_cpu_s),
+    "cpu_share_of_one_core": _of_ranks(_cpu_share),
+    "peak_memory_mb": _of_ranks(lambda use: use.memory.peak_mb, max),
+    "sent_mb_per_rank_and_step": _traffic("sent_bytes"),
+    "received_mb_per_rank_and_step": _traffic("received_bytes"),
+    "gradients_mb_per_rank_and_step_in_theory": _in_theory,
+    "stolen_s_per_machine": _of_machines(lambda use: use.machine.stolen_s, statistics.fmean),
+    "stolen_share_of_machine": _of_machines(_stolen_share, statistics.fmean),
+    "cpu_energy_j": _of_machines(lambda use: use.energy.cpu_j, sum),
+    "gpu_energy_j": _gpu_j,
+    "waited_s_per_rank": _of_ranks(lambda use: use.waiting.waited_s),
+    "voluntary_switches_per_rank": _of_ranks(lambda use: use.cpu.voluntary_switches),
+    "involuntary_switches_per_rank": _of_ranks(lambda use: use.cpu.involuntary_switches),
+    "disk_read_mb_per_rank": _of_ranks(lambda use: _mb(use.disk.read_bytes)),
+    "disk_written_mb_per_rank": _of_ranks(lambda use: _mb(use.disk.written_bytes)),
+}
+"""Every quantity of a run by its name in the exported figures."""

@@ -1,0 +1,200 @@
+"""Several users at once on a cluster: who waits, who is slowed down and how fairly, against runs alone.
+
+All times are the stack's own, by its launch: from submission (or start) to end. What Ansible does around it
+differs between a run that is alone and one that begins with others, and is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations, pairwise
+from statistics import fmean
+from typing import Any
+
+from experiments.analysis.figures import Cell, Figures, setting_text
+from experiments.campaign.concurrent import same_occasion
+from experiments.records.record import Launch, Record
+
+
+@dataclass(frozen=True)
+class Alone:
+    """The means of a cell's runs that were made alone, in seconds."""
+
+    took_s: float
+    waited_s: float
+    runs: int
+
+
+@dataclass(frozen=True)
+class User:
+    """One of the users who began at once."""
+
+    record: Record
+    alone: Alone
+
+    @property
+    def took_s(self) -> float:
+        """Seconds from submission to the stack's word that it has ended."""
+        launch = launch_of(self.record)
+        return launch.ended - launch.started
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds from submission until the slowest rank's process was there."""
+        return waited_s(self.record)
+
+    @property
+    def training(self) -> tuple[float, float]:
+        """When its ranks were up, and when training had ended, in Unix seconds."""
+        launch = launch_of(self.record)
+        phases = self.record.phases or {}
+        return launch.started + self.waited_s, launch.ended - phases["shutdown"]
+
+    @property
+    def slowdown(self) -> float:
+        """How many times as long it took as alone."""
+        return self.took_s / self.alone.took_s
+
+    @property
+    def nodes(self) -> list[str]:
+        """Where its ranks ran."""
+        return sorted({rank.node or rank.host for rank in self.record.ranks})
+
+    @property
+    def seed(self) -> int:
+        """By which users of one occasion are told apart."""
+        return self.record.specification.work.seed
+
+
+@dataclass(frozen=True)
+class AtOnce:
+    """One occasion on which users began at the same moment."""
+
+    cell: Cell  # of the same runs, alone
+    users: list[User]
+
+    @property
+    def fairness(self) -> float:
+        """Jain's index of the slowdowns: 1 where all are slowed down alike, 1/n where one bears it all."""
+        slowdowns = [user.slowdown for user in self.users]
+        return sum(slowdowns) ** 2 / (len(slowdowns) * sum(each**2 for each in slowdowns))
+
+    @property
+    def makespan_s(self) -> float:
+        """Seconds from the first submission until the last user's end."""
+        launches = [launch_of(user.record) for user in self.users]
+        return max(each.ended for each in launches) - min(each.started for each in launches)
+
+    @property
+    def in_turn_s(self) -> float:
+        """Seconds that as many runs take one after another, each alone."""
+        return sum(user.alone.took_s for user in self.users)
+
+    @property
+    def overlap_s(self) -> float:
+        """Seconds in which two of them trained at the same time; of several pairs, those that share most."""
+        spans = [user.training for user in self.users]
+        pairs = [min(one[1], other[1]) - max(one[0], other[0]) for one, other in combinations(spans, 2)]
+        return max(0.0, *pairs)
+
+    @property
+    def shortest_s(self) -> float:
+        """Seconds of the shortest training among them."""
+        return min(end - up for up, end in (user.training for user in self.users))
+
+    @property
+    def in_turn(self) -> list[User] | None:
+        """The users in the order in which they trained, if each began when the one before had ended."""
+        order = sorted(self.users, key=lambda user: user.training)
+        return order if all(a.training[1] <= b.training[0] for a, b in pairwise(order)) else None
+
+    @property
+    def apart(self) -> bool:
+        """Whether no node had ranks of two of them."""
+        return not any(set(a.nodes) & set(b.nodes) for a, b in combinations(self.users, 2))
+
+
+def launch_of(record: Record) -> Launch:
+    """How a run that is ok was launched."""
+    assert record.launch is not None
+    return record.launch
+
+
+def waited_s(record: Record) -> float:
+    """Seconds from submission until the slowest rank's process was there: the queue, and the launch."""
+    phases = record.phases or {}
+    return phases["queue"] + phases["launch"]
+
+
+def occasions(figures: Figures) -> list[AtOnce]:
+    """Every occasion of which all runs are ok, where there are runs of the same cell that were made alone."""
+    cells = {repr(cell.axes): cell for cell in figures.cells}
+    found = []
+    for axes, records in _whole(figures):
+        cell = cells.get(repr(axes))
+        alone = [record for record in cell.records if record.together is None] if cell else []
+        if cell is None or not alone:
+            continue
+        launches = [launch_of(record) for record in alone]
+        means = Alone(
+            took_s=fmean(each.ended - each.started for each in launches),
+            waited_s=fmean(waited_s(record) for record in alone),
+            runs=len(alone),
+        )
+        found.append(AtOnce(cell, [User(record, means) for record in records]))
+    return found
+
+
+def left_out(figures: Figures) -> int:
+    """How many whole occasions can't be held against anything: no such run was made alone."""
+    return sum(1 for _ in _whole(figures)) - len(occasions(figures))
+
+
+def _whole(figures: Figures) -> Iterator[tuple[dict[str, Any], list[Record]]]:
+    counting = {record.run_id: record for record in figures.counting}
+    for run in figures.campaign.measured:
+        if run.together[:1] != [run.run_id]:
+            continue
+        records = [counting.get(run_id) for run_id in run.together]
+        if same_occasion(records):
+            axes = {name: value for name, value in run.axes.items() if name != "seed"}
+            yield axes, [record for record in records if record is not None]
+
+
+def users_rows(found: Sequence[AtOnce]) -> list[dict[str, Any]]:
+    """Every figure of the occasions as a row of the exported figures."""
+    rows: list[dict[str, Any]] = []
+    for each in found:
+        about = {"section": "users", "stack": each.cell.stack, "workers": each.cell.workers}
+        about |= {"epochs": each.cell.axes["epochs"]}
+        seeds = ", ".join(str(user.seed) for user in each.users)
+        for user in each.users:
+            setting = _setting(each.cell, f"seed {user.seed} of {seeds}")
+            quantities = {
+                "took_s": (user.took_s, 1),
+                "took_s alone": (user.alone.took_s, user.alone.runs),
+                "waited_s": (user.waited_s, 1),
+                "waited_s alone": (user.alone.waited_s, user.alone.runs),
+                "slowdown": (user.slowdown, 1),
+            }
+            rows += _rows(about | {"setting": setting}, quantities)
+        runs = len(each.users)
+        whole = {
+            "fairness": (each.fairness, runs),
+            "makespan_s": (each.makespan_s, runs),
+            "in turn, alone": (each.in_turn_s, runs),
+            "overlap_s": (each.overlap_s, runs),
+        }
+        rows += _rows(about | {"setting": _setting(each.cell, f"seeds {seeds}")}, whole)
+    return rows
+
+
+def _rows(about: dict[str, Any], quantities: dict[str, tuple[float, int]]) -> list[dict[str, Any]]:
+    return [
+        about | {"quantity": name, "value": value, "runs": runs} for name, (value, runs) in quantities.items()
+    ]
+
+
+def _setting(cell: Cell, text: str) -> str:
+    return ", ".join(filter(None, (setting_text(cell.axes), text)))

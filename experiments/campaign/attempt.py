@@ -1,0 +1,98 @@
+"""One attempt at a run: its folder, what lies in it, and whether its controller is still there."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from experiments.records.record import RECORD, Record, Together, read_record
+from experiments.util.files import json_text, write_whole
+from experiments.util.processes import is_alive, self_identity
+
+OUTPUTS: Final = "outputs"  # of an attempt: everything that was brought home
+VARIABLES: Final = "vars.json"
+ANSIBLE_LOG: Final = "ansible.log"
+STARTED: Final = "started.json"
+LIVE: Final = "live.jsonl"  # what the run told while it went on, as it was heard here: `watch` reads it
+
+
+class Attempt:
+    """One attempt's folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    @property
+    def number(self) -> int:
+        """1 for the first."""
+        return int(self.folder.name)
+
+    @property
+    def recorded(self) -> bool:
+        """Whether it has its record: without one, the controller ended in the middle."""
+        return (self.folder / RECORD).exists()
+
+    @property
+    def outputs(self) -> Path:
+        """Where run.yml puts what it brings home."""
+        return self.folder / OUTPUTS
+
+    @property
+    def variables(self) -> Path:
+        """The variables that run.yml was called with."""
+        return self.folder / VARIABLES
+
+    @property
+    def ansible_log(self) -> Path:
+        """The output of run.yml."""
+        return self.folder / ANSIBLE_LOG
+
+    @property
+    def live(self) -> Path:
+        """The run's events as they came; where nothing came there is none."""
+        return self.folder / LIVE
+
+    def begin(self, moment: datetime, together: Together | None = None) -> None:
+        """Notes when it started, which process sees to it, and with which other runs it began."""
+        note: dict[str, Any] = {"started": moment.isoformat(), "controller": self_identity()}
+        if together is not None:
+            note["together"] = together.model_dump(mode="json")
+        write_whole(self.folder / STARTED, json_text(note))
+
+    @property
+    def started(self) -> datetime:
+        """When it started; where its note is missing, when its folder was made."""
+        try:
+            return datetime.fromisoformat(self._note()["started"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return datetime.fromtimestamp(int(self.folder.stat().st_mtime), UTC)
+
+    @property
+    def together(self) -> Together | None:
+        """With which other runs it began; None where it was alone, or its note is missing."""
+        try:
+            return Together.model_validate(self._note()["together"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    @property
+    def left_behind(self) -> bool:
+        """Whether its controller has ended without a record of it."""
+        return not self.recorded and self.controller_gone
+
+    @property
+    def controller_gone(self) -> bool:
+        """Whether the process that saw to it has ended."""
+        try:
+            return not is_alive(self._note()["controller"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return True
+
+    def _note(self) -> Any:
+        return json.loads((self.folder / STARTED).read_bytes())
+
+    def record(self) -> Record:
+        """Its record (UserError if it is damaged)."""
+        return read_record(self.folder / RECORD)

@@ -1,0 +1,211 @@
+"""A campaign: one matrix, with one code, on one cluster. It goes on only while all of that is the same."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from experiments.campaign.attempt import Attempt
+from experiments.campaign.code_archive import sha256
+from experiments.campaign.identity import Identity
+from experiments.campaign.plan import PlannedRun
+from experiments.campaign.presentation import kept_reading, reading_of
+from experiments.campaign.stacks import files_to_keep
+from experiments.cluster.description import Cluster, Prepared
+from experiments.cluster.environment import Environment, ImageState, LinkState, NodeState
+from experiments.cluster.provenance import Git
+from experiments.matrix.ladders import Ladder
+from experiments.matrix.model import Matrix
+from experiments.matrix.references import Reference
+from experiments.records.record import RECORD, Record
+from experiments.util.errors import UserError
+from experiments.util.files import campaign_name, is_campaign_name, utc_now, write_whole
+from training.spec import explain
+
+FILE: Final = "campaign.json"
+ARCHIVE: Final = "training.zip"
+PLOTS: Final = "plots"  # of a campaign: what the report draws
+
+
+class CampaignFile(BaseModel):
+    """campaign.json: what the report needs besides the records. Written once."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    matrix: str
+    name: str  # the UTC time of its start
+    description: str
+    started: AwareDatetime
+    baseline: str  # the stack that the others are held against: the matrix's first
+    identity: Identity
+    plan: list[PlannedRun]
+    ladders: list[Ladder] = Field(default_factory=list)
+    stacks_missing: dict[str, str]
+    environment: Environment
+    dataset: dict[str, Any]  # dataset.json
+    references: list[Reference] = Field(default_factory=list)  # of its beginning; no part of its identity
+
+    @property
+    def measured(self) -> list[PlannedRun]:
+        """The runs that count, warm-ups left out, in the order of the matrix."""
+        return sorted((run for run in self.plan if not run.warm_up), key=lambda run: run.written)
+
+
+class Campaign:
+    """A campaign's folder."""
+
+    def __init__(self, folder: Path, file: CampaignFile) -> None:
+        self.folder = folder
+        self.file = file
+
+    @property
+    def archive(self) -> Path:
+        """The training code of all its runs."""
+        return self.folder / ARCHIVE
+
+    def attempts(self, run_id: str) -> list[Attempt]:
+        """The attempts at a run, oldest first."""
+        folders = [path for path in (self.folder / run_id).glob("*") if path.name.isdigit() and path.is_dir()]
+        return sorted((Attempt(folder) for folder in folders), key=lambda attempt: attempt.number)
+
+    def records(self, run_id: str) -> list[Record]:
+        """The records of a run, oldest first.
+
+        Raises:
+            UserError: one is damaged, or lies in a folder that is not its own.
+        """
+        records = []
+        for attempt in self.attempts(run_id):
+            if not attempt.recorded:
+                continue
+            record = attempt.record()
+            path = attempt.folder / RECORD
+            if (record.run_id, record.attempt, record.campaign) != (run_id, attempt.number, self.file.name):
+                raise UserError(
+                    f"The record {path} is in the wrong place: it is of {record.campaign}, {record.run_id}, "
+                    f"attempt {record.attempt:02d}."
+                )
+            records.append(record)
+        return records
+
+    def counting(self, run_id: str) -> Record | None:
+        """The record that counts for a run: the newest that is ok."""
+        return next((record for record in reversed(self.records(run_id)) if record.ok), None)
+
+    def new_attempt(self, run_id: str) -> Attempt:
+        """A new, empty folder for the next attempt."""
+        attempts = self.attempts(run_id)
+        number = attempts[-1].number + 1 if attempts else 1
+        attempt = Attempt(self.folder / run_id / f"{number:02d}")
+        attempt.outputs.mkdir(parents=True)
+        return attempt
+
+    def left_behind(self) -> list[tuple[PlannedRun, Attempt]]:
+        """Attempts that a dead controller left without a record."""
+        return [
+            (run, attempt)
+            for run in self.file.plan
+            for attempt in self.attempts(run.run_id)
+            if attempt.left_behind
+        ]
+
+
+def environment_of(cluster: Cluster, git: Git) -> Environment:
+    """What a record keeps of the cluster. The command that reaches it stays out: it names keys and users."""
+    return Environment(
+        inventory=cluster.inventory,
+        nodes={name: NodeState(**node.model_dump()) for name, node in cluster.nodes.items()},
+        workers=cluster.workers,
+        environment_digest=cluster.environment_digest,
+        lock=cluster.lock,
+        image=ImageState(**cluster.image.model_dump()),
+        link=LinkState(**cluster.link.model_dump()),
+        pinning=cluster.pinning,
+        slots_per_worker=cluster.slots_per_worker,
+        device=cluster.device,
+        versions=cluster.versions,
+        git=git,
+    )
+
+
+def campaigns(results: Path) -> list[Path]:
+    """The folders of a matrix's campaigns, oldest first; those that are not named as one are no campaigns."""
+    found = (path.parent for path in results.glob(f"[0-9]*/{FILE}"))
+    return sorted(folder for folder in found if is_campaign_name(folder.name))
+
+
+def open_campaign(folder: Path) -> Campaign:
+    """The campaign in `folder`, with the description and the ladders that its matrix has had since.
+
+    Raises:
+        UserError: there is none, or its file is damaged.
+    """
+    path = folder / FILE
+    try:
+        file = CampaignFile.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{folder} is no campaign: {FILE} can't be read ({error.strerror}).") from error
+    except ValidationError as error:
+        raise UserError(
+            explain(error, str(path))
+            + f" Move {folder} away, or take it from a backup; nothing of it was changed."
+        ) from error
+    reading = kept_reading(folder)
+    if reading is not None:
+        file = file.model_copy(update={"description": reading.description, "ladders": reading.ladders})
+    return Campaign(folder, file)
+
+
+def create_campaign(
+    results: Path,
+    matrix: Matrix,
+    identity: Identity,
+    plan: list[PlannedRun],
+    archive: bytes,
+    prepared: Prepared,
+    git: Git,
+) -> Campaign:
+    """A new campaign's folder, whole: made beside, then renamed."""
+    started, reading = _free_second(results), reading_of(matrix)
+    file = CampaignFile(
+        matrix=matrix.name,
+        name=campaign_name(started),
+        description=reading.description,
+        started=started,
+        baseline=matrix.stacks[0],
+        identity=identity,
+        plan=plan,
+        ladders=reading.ladders,
+        stacks_missing=prepared.cluster.stacks_missing,
+        environment=environment_of(prepared.cluster, git),
+        dataset=prepared.dataset_file,
+        references=prepared.references,
+    )
+    if sha256(archive) != identity.code:
+        raise UserError("The training code's archive does not have the digest that the campaign names.")
+    kept = files_to_keep(results.parent, matrix.stacks, prepared.cluster)
+    beside = results / f".{file.name}.new"
+    shutil.rmtree(beside, ignore_errors=True)
+    beside.mkdir(parents=True)
+    write_whole(beside / ARCHIVE, archive)
+    write_whole(beside / FILE, file.model_dump_json(indent=2) + "\n")
+    for name, content in kept.items():
+        write_whole(beside / name, content)
+    folder = results / file.name
+    beside.rename(folder)
+    return Campaign(folder, file)
+
+
+def _free_second(results: Path) -> datetime:
+    """The next second that no campaign is named by."""
+    moment = utc_now()
+    while (results / campaign_name(moment)).exists():
+        time.sleep(0.05)
+        moment = utc_now()
+    return moment

@@ -1,0 +1,51 @@
+"""How long runs will take, from the records of the same runs with any seed, of any campaign."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from statistics import fmean
+
+from experiments.campaign.campaign import campaigns, open_campaign
+from experiments.records.record import Record
+from experiments.util.errors import UserError
+from training.spec import RunSpec
+
+
+class Estimates:
+    """What is known of how long runs took."""
+
+    def __init__(self, results: Path) -> None:
+        """Read every campaign in `results`; one that is damaged tells nothing here, and `check` names it."""
+        self._seconds: dict[str, list[float]] = defaultdict(list)
+        for folder in [folder for matrix in sorted(results.glob("*")) for folder in campaigns(matrix)]:
+            try:
+                campaign = open_campaign(folder)
+                for run in campaign.file.plan:
+                    record = campaign.counting(run.run_id)
+                    if record is not None:
+                        self.add(record)
+            except UserError:
+                continue
+
+    def add(self, record: Record) -> None:
+        """Learn from one more record."""
+        # One that was not alone tells nothing of how long it takes alone.
+        if record.ok and record.total_s is not None and record.together is None:
+            self._seconds[_key(record.specification)].append(record.total_s)
+
+    def of(self, specification: RunSpec) -> float | None:
+        """Mean total_s, in seconds; None if no such run was ever made."""
+        seconds = self._seconds.get(_key(specification))
+        return fmean(seconds) if seconds else None
+
+    def of_all(self, specifications: Iterable[RunSpec]) -> tuple[float, int]:
+        """The sum over those that were made before, and how many were not."""
+        known = [self.of(specification) for specification in specifications]
+        return sum(each for each in known if each is not None), sum(each is None for each in known)
+
+
+def _key(specification: RunSpec) -> str:
+    work = specification.work.model_copy(update={"seed": 0})
+    return f"{specification.stack} {work.digest} {specification.conditions.digest}"

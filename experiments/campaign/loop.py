@@ -1,0 +1,203 @@
+"""The campaign loop: one group of runs after another, mostly of one run, each with its record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from functools import partial
+from pathlib import Path
+
+from experiments.campaign.campaign import Campaign, campaigns, open_campaign
+from experiments.campaign.concurrent import (
+    Group,
+    first_that_counts,
+    groups_of,
+    same_occasion,
+    whole_groups,
+    why_not_side_by_side,
+)
+from experiments.campaign.identity import refuse_changed_launching
+from experiments.campaign.plan import PlannedRun, make_plan
+from experiments.campaign.preparation import prepared_cluster
+from experiments.campaign.resume import Options, TimeLeft, campaign_for
+from experiments.campaign.runner import Attempts
+from experiments.campaign.running_note import Running
+from experiments.campaign.selection import nothing_to_retry, runs_that_fit, runs_to_make, with_warm_ups
+from experiments.cluster.description import Prepared
+from experiments.cluster.playbooks import Playbooks
+from experiments.cluster.progress import Progress, duration
+from experiments.cluster.provenance import Git, git_state
+from experiments.cluster.quiet import Quiet, wait_for_quiet
+from experiments.console.tables import show_campaign, show_references, show_what_is_trained
+from experiments.matrix.model import Matrix
+from experiments.matrix.references import keep_references
+from experiments.util.errors import UserError
+
+
+def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Options, running: Running) -> int:
+    """Runs what is left to run of `matrix`; returns the exit status, 0 if all asked for is done and ok.
+
+    Raises:
+        UserError: it can't begin or can't go on.
+        Interrupted: a signal ended it; what was under way is recorded, and nothing runs on.
+    """
+    results = root / "results"
+    began = time.monotonic()  # whoever has half an hour waits for the preparation, too
+    with prepared_cluster(playbooks, matrix, results, "run", options.break_lock) as prepared:
+        git = git_state(root)
+        # Of older campaigns, too: the next one may not be the one that a dead controller left.
+        for folder in campaigns(results / matrix.name):
+            try:
+                Attempts(playbooks, open_campaign(folder), prepared, git).recover()
+            except UserError as error:
+                playbooks.screen.line(f"Passed over: {error}", "yellow")
+        plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
+        fitting = runs_that_fit(plan, options.only)  # before a campaign that would have no run is begun
+        campaign = campaign_for(root, playbooks, matrix, prepared, git, plan, options)
+        keep_references(campaign.folder, campaign.file.references, prepared.references)
+        selected = runs_to_make(campaign, fitting, options.retry)
+        if options.retry is not None and not selected:
+            playbooks.screen.line(nothing_to_retry(options.only, options.retry))
+            return 0
+        selected = whole_groups(plan, selected)
+        show_what_is_trained(playbooks.screen, campaign)
+        time_left = TimeLeft(options.max_time_s, began, results)
+        loop = _Loop(playbooks, campaign, prepared, git, side_by_side=options.side_by_side)
+        status = loop.go(plan, selected, time_left, running)
+    return show_references(playbooks.screen, campaign) or status
+
+
+class _Loop:
+    """One command's way through a campaign."""
+
+    def __init__(
+        self, playbooks: Playbooks, campaign: Campaign, prepared: Prepared, git: Git, *, side_by_side: bool
+    ) -> None:
+        self._playbooks = playbooks
+        self._screen = playbooks.screen
+        self._campaign = campaign
+        self._cluster = prepared.cluster
+        self._attempts = Attempts(playbooks, campaign, prepared, git)
+        self._side_by_side = side_by_side
+
+    def go(self, plan: list[PlannedRun], selected: list[PlannedRun], left: TimeLeft, running: Running) -> int:
+        """Runs what is not done of `selected`, shows the table, returns the exit status.
+
+        `plan` has the campaign's runs and warm-ups; which of them can be made may have changed since it began
+        (the link is set to another rate, say).
+        """
+        possible = [run for run in selected if run.cannot_run is None]
+        todo = self._lacking(possible)
+        done = len(possible) - len(todo)
+        if done:
+            self._screen.line(f"{done} of {len(possible)} runs are done already.")
+        at, order = done, self._with_warm_ups(plan, todo)
+        running.begins(self._campaign.file.name, selected, order)
+        groups = self._groups(order)
+        for place, group in enumerate(groups):
+            self._playbooks.interrupts.check()
+            first, at = at + 1, at + sum(not run.warm_up for run in group.runs)
+            due = first_that_counts(groups[place:])
+            if not self._in_time(left, due):
+                break
+            which = f"run {at} of {len(possible)}" if at >= first else f"warm-up before run {first}"
+            which = f"runs {first} to {at} of {len(possible)}" if at > first else which
+            quiet = self._wait_for_quiet(which, group)
+            if not self._in_time(left, due):  # waiting takes time, too
+                break
+            refuse_changed_launching(self._playbooks.root, self._campaign.file.identity, group.name)
+            if quiet is not None and quiet.disturbed:
+                said = f"{group.name} begins all the same: {_not_quiet(quiet)}; its record says so."
+                self._screen.line(said, "yellow")
+            time_left = partial(_time_left, rest=len(possible) - at, mean=self._mean_total())
+            records = self._attempts.make(group, quiet, which, time_left)
+            left.learn(records)
+            for record in [record for record in records if not record.ok][:1]:
+                # Now, so that the time it takes is no other run's.
+                self._attempts.stop(self._campaign.attempts(record.run_id)[-1])
+        show_campaign(self._screen, self._campaign)
+        if not possible:
+            self._screen.line("None of these runs can be made on this cluster.", "red")
+            return 1
+        if not todo:
+            self._screen.line("Everything is done already; nothing was run. (--new begins a new campaign.)")
+        return 1 if self._lacking(possible) else 0
+
+    def _in_time(self, left: TimeLeft, due: Sequence[Group]) -> bool:
+        """Whether there is time for these; says so where there is not."""
+        if left.suffices(*due):
+            return True
+        self._screen.line(
+            f"{due[-1].name} is not begun: it would not end within --max-time. The same command goes on.",
+            "yellow",
+        )
+        return False
+
+    def _lacking(self, runs: Iterable[PlannedRun]) -> list[PlannedRun]:
+        """Those that have no record that is ok; of runs that begin at once, not all of the same moment."""
+        return [run for run in runs if not self._is_done(run)]
+
+    def _is_done(self, run: PlannedRun) -> bool:
+        if not run.together:
+            return self._campaign.counting(run.run_id) is not None
+        return same_occasion([self._campaign.counting(run_id) for run_id in run.together])
+
+    def _groups(self, order: Sequence[PlannedRun]) -> list[Group]:
+        workers = len(self._cluster.workers)
+        groups = groups_of(order, workers, side_by_side=self._side_by_side)
+        why_not = why_not_side_by_side(groups, workers) if self._side_by_side and order else None
+        if why_not is not None:
+            self._screen.line(why_not, "yellow")
+        return groups
+
+    def _with_warm_ups(self, plan: list[PlannedRun], todo: list[PlannedRun]) -> list[PlannedRun]:
+        """What is to do, in the plan's order, with the warm-ups that it needs and that were not made."""
+        return [
+            run
+            for run in with_warm_ups(plan, todo)
+            if not run.warm_up or (run.cannot_run is None and self._lacking([run]))
+        ]
+
+    def _wait_for_quiet(self, which: str, group: Group) -> Quiet | None:
+        """Returns once the nodes are quiet, or when the inventory says that it is to begin all the same."""
+        limits = self._cluster.quiet
+        if limits is None:
+            return None
+
+        first = True
+
+        def tell(waiting_for: str) -> None:
+            nonlocal first
+            self._screen.status(f"{which} · {group.name} · waits for quiet nodes: {waiting_for}", now=first)
+            first = False
+            self._playbooks.interrupts.check()
+
+        quiet = wait_for_quiet(self._cluster.shells, limits, tell)
+        self._screen.clear_status()
+        if quiet.disturbed and limits.otherwise == "stop":
+            raise UserError(
+                f"{group.name} is not begun: {_not_quiet(quiet)}. End what disturbs, or raise the limit "
+                "(quiet_* in the inventory); the same command goes on."
+            )
+        return quiet
+
+    def _mean_total(self) -> float | None:
+        """Mean total_s of the runs that are done, and were alone."""
+        records = [self._campaign.counting(run.run_id) for run in self._campaign.file.measured]
+        alone = [record for record in records if record is not None and record.together is None]
+        known = [record.total_s for record in alone if record.total_s is not None]
+        return sum(known) / len(known) if known else None
+
+
+def _not_quiet(quiet: Quiet) -> str:
+    return f"after {quiet.waited_s:.0f} s the nodes are not quiet ({'; '.join(quiet.disturbed)})"
+
+
+def _time_left(progress: Sequence[Progress], rest: int, mean: float | None) -> str:
+    """What is left of these runs, and of all, where `rest` runs of `mean` seconds follow."""
+    known = [each.seconds_left for each in progress]
+    if not known or any(seconds is None for seconds in known):
+        return ""
+    left = max(seconds for seconds in known if seconds is not None)
+    text = f" · {duration(left)} left"
+    return f"{text}, {duration(left + rest * mean)} for all" if rest and mean is not None else text

@@ -1,0 +1,200 @@
+"""The plan: which runs of a matrix, in which order, and which of them this cluster can't run and why."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from experiments.cluster.abilities import why_no_conditions
+from experiments.cluster.description import Cluster
+from experiments.matrix.model import Matrix, run_fields
+from experiments.matrix.seeds import WARM_UP_SEEDS
+from experiments.matrix.workers import why_not_shared, with_share
+from experiments.util.errors import UserError
+from training.spec import RunSpec, explain
+
+
+class PlannedRun(BaseModel):
+    """One row of the plan."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    run_id: str
+    axes: dict[str, Any]  # the values of the matrix's axes that make this run
+    specification: RunSpec
+    cannot_run: str | None = None  # why it can't be run on this cluster; None = it can
+    written: int = 0  # its place in the matrix, by which reports are ordered
+    block: int = 1  # the runs of one seed on one setting of the cluster, from 1 on
+    warm_up: bool = False  # recorded, and never counted
+    # Other axes that come to the same run on this cluster, such as its own number of threads, written out.
+    also: list[dict[str, Any]] = Field(default_factory=list)
+    # The runs that begin at once as users of one cluster, this one among them; empty: it is made alone.
+    together: list[str] = Field(default_factory=list)
+
+    @property
+    def cell(self) -> tuple[tuple[str, str], ...]:
+        """What runs that differ only in their seed have in common, as something to group by."""
+        return tuple((name, repr(value)) for name, value in self.axes.items() if name != "seed")
+
+
+def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[PlannedRun]:
+    """Every run of `matrix`, in the order in which they are run; those that this cluster can't run say why.
+
+    Block by block (the runs of one seed on one setting of the cluster, such as its link rate), each in the
+    matrix's arrangement; before a stack's first run in a block comes its warm-up, if the matrix has any.
+
+    Runs that begin at once are of one block, and follow one another.
+
+    Raises:
+        UserError: with as many workers as the cluster has, a run of `workers: all` is not valid.
+    """
+    matrix = matrix.on(len(cluster.workers))
+    first_seed = {seed: seeds[0] for seeds in matrix.together for seed in seeds}
+    blocks: dict[tuple[str, ...], list[PlannedRun]] = {}
+    for at, combination in enumerate(matrix.combinations()):
+        run = _planned(matrix, combination, cluster, data_digest)
+        conditions = run.specification.conditions
+        setting = (conditions.link_rate or "", conditions.pinning, conditions.device)
+        seed = run.specification.work.seed
+        runs = blocks.setdefault((*setting, str(first_seed.get(seed, seed))), [])
+        _add(runs, run.model_copy(update={"written": at}))
+    plan: list[PlannedRun] = []
+    for number, (key, runs) in enumerate(blocks.items(), start=1):
+        if matrix.order.arrangement == "random":
+            random.Random(f"{matrix.order.seed} {key}").shuffle(runs)
+        runs = _with_partners(runs, first_seed)
+        warmed = _with_warm_ups(runs) if matrix.order.warm_ups else runs
+        plan += [run.model_copy(update={"block": number}) for run in warmed]
+    return plan
+
+
+def _add(runs: list[PlannedRun], run: PlannedRun) -> None:
+    """Add a run to those of its block; one that is there already only gets its other axes noted."""
+    for at, other in enumerate(runs):
+        if other.run_id == run.run_id:
+            kept, gone = (run, other) if other.cannot_run and not run.cannot_run else (other, run)
+            runs[at] = kept.model_copy(update={"also": [*other.also, gone.axes]})
+            return
+    runs.append(run)
+
+
+def _with_partners(runs: Sequence[PlannedRun], first_seed: dict[int, int]) -> list[PlannedRun]:
+    """The runs of a block in their order, but those that begin at once behind the first of them."""
+    groups: dict[str, list[PlannedRun]] = {}
+    for run in runs:
+        seed = first_seed.get(run.specification.work.seed)
+        groups.setdefault(run.run_id if seed is None else _run_id_with(run, seed), []).append(run)
+    return [run for group in groups.values() for run in (_partners(group) if len(group) > 1 else group)]
+
+
+def _run_id_with(run: PlannedRun, seed: int) -> str:
+    work = run.specification.work.model_copy(update={"seed": seed})
+    return run.specification.model_copy(update={"work": work}).run_id
+
+
+def _partners(group: list[PlannedRun]) -> list[PlannedRun]:
+    group = sorted(group, key=lambda run: run.written)
+    ids = [run.run_id for run in group]
+    reason = next((run.cannot_run for run in group if run.cannot_run is not None), None)
+    return [run.model_copy(update={"together": ids, "cannot_run": reason}) for run in group]
+
+
+def _with_warm_ups(runs: list[PlannedRun]) -> Iterator[PlannedRun]:
+    """The runs of a block, each stack's first one with its warm-up before it."""
+    warm: set[str] = set()
+    for run in runs:
+        stack = run.specification.stack
+        if stack not in warm:
+            warm.add(stack)
+            yield _warm_up(other for other in runs if other.specification.stack == stack)
+        yield run
+
+
+def _warm_up(runs: Iterable[PlannedRun]) -> PlannedRun:
+    """One epoch of the run with the most workers, so that every node that takes part has been used."""
+    run = max(runs, key=lambda run: (run.cannot_run is None, run.specification.work.world_size))
+    work = run.specification.work
+    specification = run.specification.model_copy(
+        update={"work": work.model_copy(update={"epochs": 1, "seed": WARM_UP_SEEDS + work.seed})}
+    )
+    axes = {**run.axes, "epochs": 1, "seed": specification.work.seed}
+    return run.model_copy(
+        update={
+            "run_id": specification.run_id,
+            "axes": axes,
+            "specification": specification,
+            "warm_up": True,
+            "also": [],
+            "together": [],
+        }
+    )
+
+
+def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data_digest: str) -> PlannedRun:
+    work, conditions = run_fields(matrix, combination)
+    # What the matrix leaves open, the cluster decides; what it asks for, the cluster must have.
+    work.setdefault("slots_per_worker", cluster.slots_per_worker)
+    if cluster.threads is not None:
+        conditions.setdefault("threads", cluster.threads)
+    conditions.setdefault("pinning", cluster.pinning)
+    conditions.setdefault("device", cluster.device)
+    conditions.setdefault("link_rate", cluster.link.configured)
+    content = {
+        "stack": combination["stack"],
+        "work": {**with_share(work), "data": matrix.data, "data_digest": data_digest},
+        "conditions": conditions,
+    }
+    try:
+        specification = RunSpec.model_validate(content)
+    except ValidationError as error:
+        run = ", ".join(f"{name}={value}" for name, value in combination.items())
+        raise UserError(explain(error, f"On this cluster the matrix {matrix.name} (with {run})")) from error
+    return PlannedRun(
+        run_id=specification.run_id,
+        axes=combination,
+        specification=specification,
+        cannot_run=matrix.excluded(combination) or why_not_shared(work) or why_not(specification, cluster),
+    )
+
+
+def why_not(specification: RunSpec, cluster: Cluster) -> str | None:
+    """Why `cluster` can't run `specification`, in one sentence; None if it can."""
+    stack, work, conditions = specification.stack, specification.work, specification.conditions
+    reasons = []
+    if stack not in cluster.stacks:
+        missing = cluster.stacks_missing.get(stack)
+        reasons.append(f"{stack} is not on this cluster" + (f": {missing.rstrip('.')}" if missing else ""))
+    if work.workers > len(cluster.workers):
+        reasons.append(f"it takes {work.workers} workers and the inventory has {len(cluster.workers)}")
+    if work.slots_per_worker > cluster.slots_per_worker:
+        reasons.append(
+            f"it takes {work.slots_per_worker} slots on a worker and there are {cluster.slots_per_worker}"
+        )
+    for name, asked, there in (
+        ("device", conditions.device, cluster.device),
+        ("pinning", conditions.pinning, cluster.pinning),
+        ("link rate", conditions.link_rate, cluster.link.configured),
+    ):
+        if asked != there:
+            reasons.append(
+                f"the matrix asks for the {name} {asked or 'not limited'}, "
+                f"and the cluster's is {there or 'not limited'}"
+            )
+    if conditions.device == "cpu":
+        used = [cluster.nodes[name] for name in cluster.workers[: work.workers] if name in cluster.nodes]
+        cores = min((node.cores for node in used), default=0)
+        wanted = conditions.threads * work.slots_per_worker
+        if used and wanted > cores:
+            reasons.append(f"it takes {wanted} threads on a worker and there are {cores} cores to use")
+    if conditions.launcher == "none" and work.slots_per_worker > 1:
+        reasons.append(
+            f"without a launcher a worker has one rank, and it takes {work.slots_per_worker} slots on each"
+        )
+    reasons += why_no_conditions(stack, conditions)
+    if not reasons:
+        return None
+    text = "; ".join(reasons)
+    return f"{text[:1].upper()}{text[1:]}." if not text.startswith(stack) else f"{text}."

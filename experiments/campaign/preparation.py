@@ -1,0 +1,113 @@
+"""What every command that touches the cluster begins with: the lock, and a cluster that is prepared."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from experiments.campaign.attempt import VARIABLES, Attempt
+from experiments.campaign.code_archive import build_archive
+from experiments.cluster.description import Prepared, read_prepared
+from experiments.cluster.lock import cluster_lock
+from experiments.cluster.playbooks import Playbooks, failure_message, last_lines, process_mark
+from experiments.matrix.model import Matrix
+from experiments.util.errors import UserError
+from experiments.util.files import utc_now, write_whole
+from experiments.util.processes import end_marked, has_process, marks_in_use, processes_with
+
+PREFIX = ".prepare-"  # then the controller's process id
+
+
+@contextmanager
+def prepared_cluster(
+    playbooks: Playbooks, matrix: Matrix, results: Path, verb: str, break_lock: bool
+) -> Iterator[Prepared]:
+    """The cluster, locked and with the matrix's data staged, for as long as the context is open.
+
+    Args:
+        playbooks: how playbooks are called.
+        matrix: whose data is prepared.
+        results: the folder with the results of all matrices.
+        verb: what the lock is taken for.
+        break_lock: take it also from a holder who may still be alive.
+    """
+    results.mkdir(parents=True, exist_ok=True)
+    end_left_behind(playbooks, results)
+    folder = results / f"{PREFIX}{os.getpid()}"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    kept = False
+    try:
+        with cluster_lock(playbooks, verb, folder, take_over=break_lock):
+            prepared = _prepare(playbooks, matrix, folder)
+            yield prepared
+    except UserError:
+        kept = (folder / "prepare.log").exists() and not (folder / "cluster.json").exists()
+        raise
+    finally:
+        if not kept:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> Prepared:
+    screen, log, begun = playbooks.screen, folder / "prepare.log", utc_now()
+
+    def tick() -> None:
+        seconds = (utc_now() - begun).total_seconds()
+        screen.status(
+            f"preparing the cluster and the data set ({seconds:.0f} s)" if screen.is_terminal else "preparing"
+        )
+
+    screen.status("preparing the cluster and the data set", now=True)
+    archive = folder / "training.zip"
+    write_whole(archive, build_archive(playbooks.root / "training"))
+    variables = {
+        "prepare_code_archive": str(archive.absolute()),
+        "prepare_data_spec": matrix.data.model_dump(mode="json"),
+        "prepare_files": str(matrix.folder.absolute()),
+        "prepare_dest": str(folder.absolute()),
+    }
+    outcome = playbooks.play("prepare", log, variables, tick=tick)
+    screen.clear_status()
+    if not outcome.good:
+        shown = "\n".join(f"  {line}" for line in last_lines(log))
+        message = failure_message(log) or "its last lines are above"
+        raise UserError(f"{shown}\nplaybooks/prepare.yml failed: {message} All of its output is in {log}.")
+    return read_prepared(folder, matrix.data)
+
+
+def end_left_behind(playbooks: Playbooks, results: Path) -> None:
+    """Ends the playbooks that killed controllers left running on this machine."""
+    in_use = marks_in_use()
+    # Of run.yml and of stop.yml, which works on behind a run that failed and has its record already.
+    for path in sorted(results.glob(f"*/[0-9]*/*/[0-9]*/*{VARIABLES}")):
+        mark = process_mark(path)
+        if mark in in_use and Attempt(path.parent).controller_gone and _ended(mark):
+            playbooks.screen.line(
+                f"Ended a playbook that a killed controller had left running ({path.parent.parent.name})."
+            )
+    for folder in results.glob(f"{PREFIX}*"):
+        pid = folder.name.removeprefix(PREFIX)
+        if pid.isdigit() and not has_process(int(pid)):
+            for name in ("lock-vars.json", "prepare-vars.json"):
+                _ended(process_mark(folder / name))
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _ended(mark: str) -> bool:
+    """Ends the playbook with this mark; whether there was one.
+
+    Raises:
+        UserError: it could not be ended, and would get in the way of what comes.
+    """
+    was_there = end_marked(mark)
+    left = sorted(processes_with(mark))
+    if left:
+        raise UserError(
+            f"A playbook that a killed controller had left running can't be ended (process {left[0]}, maybe "
+            "another user's): end it, then give the same command again."
+        )
+    return was_there

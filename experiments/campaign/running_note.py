@@ -1,0 +1,128 @@
+"""The note of a command that runs a matrix, there while it lives: by it another terminal finds it.
+
+A command that ends takes its note away; one that was killed can't, and its note names a process that is gone.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+
+from experiments.campaign.plan import PlannedRun
+from experiments.util.errors import UserError
+from experiments.util.files import utc_now
+from experiments.util.processes import is_alive, self_identity
+from experiments.util.screen import Screen
+from training.spec import explain
+
+PREFIX: Final = ".running-"  # then the controller's process id; in the folder of all results
+
+
+class Note(BaseModel):
+    """What a running command says of itself."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    matrix: str
+    started: AwareDatetime
+    controller: dict[str, int | str]  # `processes.self_identity` of it
+    campaign: str | None = None  # None: it has not begun
+    selected: list[str] = []  # the runs that were asked for and can be made
+    not_runnable: list[str] = []  # those that can't
+    todo: list[str] = []  # what of them is not done, in its order, with the warm-ups that it needs
+    doing: str = ""  # what its screen says
+
+    @property
+    def alive(self) -> bool:
+        """Whether the command is still there, on this machine."""
+        return is_alive(dict(self.controller))
+
+
+class Running:
+    """Keeps the note of this process for as long as the context is open."""
+
+    def __init__(self, results: Path, matrix: str, screen: Screen) -> None:
+        self._path = results / f"{PREFIX}{os.getpid()}.json"
+        self._screen = screen
+        self._note = Note(matrix=matrix, started=utc_now(), controller=self_identity())
+        self._troubled = False
+
+    def __enter__(self) -> Self:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._forget_dead()
+        self._write()
+        self._screen.listener = self._tell
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._screen.listener = None
+        self._path.unlink(missing_ok=True)
+
+    def begins(self, campaign: str, selected: list[PlannedRun], todo: list[PlannedRun]) -> None:
+        """The campaign begins or goes on: what was asked for, and what of it is to be done."""
+        self._note = self._note.model_copy(
+            update={
+                "campaign": campaign,
+                "selected": [run.run_id for run in selected if run.cannot_run is None],
+                "not_runnable": [run.run_id for run in selected if run.cannot_run is not None],
+                "todo": [run.run_id for run in todo],
+                "doing": "",
+            }
+        )
+        self._write()
+
+    def _forget_dead(self) -> None:
+        for path in self._path.parent.glob(f"{PREFIX}*.json"):
+            try:
+                note = read_note(path)
+            except UserError as error:
+                self._screen.line(f"Passed over: {error}", "yellow")
+                continue
+            if note is not None and not note.alive:
+                path.unlink(missing_ok=True)
+                path.with_suffix(".new").unlink(missing_ok=True)
+
+    def _tell(self, doing: str) -> None:
+        if doing == self._note.doing:
+            return
+        self._note = self._note.model_copy(update={"doing": doing})
+        self._write()
+
+    def _write(self) -> None:
+        # Not made durable, as everything else is: after a power cut there is no living command to tell of.
+        beside = self._path.with_suffix(".new")
+        try:
+            beside.write_text(self._note.model_dump_json(indent=2) + "\n", encoding="utf-8")
+            beside.replace(self._path)
+        except OSError as error:
+            # Who watches sees less; that is no reason to end a run.
+            beside.unlink(missing_ok=True)
+            if not self._troubled:
+                self._troubled = True
+                self._screen.line(f"`watch` can't be told what goes on: {self._path}: {error}.", "yellow")
+
+
+def notes(results: Path) -> list[tuple[Path, Note]]:
+    """The notes of all commands, living or dead, the newest first."""
+    found = [(path, note) for path in results.glob(f"{PREFIX}*.json") if (note := read_note(path))]
+    return sorted(found, key=lambda each: each[1].started, reverse=True)
+
+
+def read_note(path: Path) -> Note | None:
+    """The note in the file `path`; None if it was taken away.
+
+    Raises:
+        UserError: it is not valid.
+    """
+    try:
+        return Note.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValidationError as error:
+        raise UserError(explain(error, str(path)) + " Remove it; whatever runs goes on.") from error

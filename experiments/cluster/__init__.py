@@ -1,0 +1,1 @@
+"""What runs are made on, and how one talks to it."""

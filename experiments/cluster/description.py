@@ -1,0 +1,148 @@
+"""What `playbooks/prepare.yml` reports: the cluster that is there, and the data set staged on it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from experiments.cluster.environment import Gpu
+from experiments.cluster.quiet import QuietLimits
+from experiments.matrix.references import Reference, read_references
+from experiments.util.errors import UserError
+from training.spec import DataSpec, Sha256, explain
+
+
+class _Reported(BaseModel):
+    # Playbooks may report more than is used here; what is used must be there.
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class Node(_Reported):
+    """One machine of the inventory."""
+
+    address: str
+    groups: list[str]
+    distribution: str
+    kernel: str
+    cpu: str
+    cores: int  # that training may use, not those that the machine has
+    memory_mb: int
+    python: str
+    environment_digest: str | None = None
+    docker: str | None = None
+    java: str | None = None
+    virtualization: str | None = None
+    torch: str | None = None
+    gpus: list[Gpu] = Field(default_factory=list)
+
+
+class Image(_Reported):
+    """The container image that every worker has."""
+
+    reference: str | None = None  # None: no stack of this cluster has brought it to the workers
+    id: str | None = None
+
+
+class Link(_Reported):
+    """The network between two nodes: what it was set to, and what was measured."""
+
+    configured: str | None = None  # e.g. "1gbit"; None = not limited
+    measured_mbit: float | None = None
+    between: list[str] = Field(default_factory=list)
+
+
+class Cluster(_Reported):
+    """cluster.json."""
+
+    inventory: str
+    nodes: dict[str, Node]
+    workers: list[str]
+    environment_digest: str
+    lock: str  # the locked variant of the environment
+    image: Image
+    link: Link
+    pinning: str
+    slots_per_worker: int = Field(ge=1)
+    threads: int | None = None  # of each rank, as the inventory has it
+    device: Literal["cpu", "cuda"]
+    stacks: list[str]
+    stacks_missing: dict[str, str]  # why, in a sentence
+    settings: dict[str, Sha256] = Field(
+        default_factory=dict
+    )  # of what the inventory sets of each stack's runs
+    shared_storage_path: str
+    shell: list[str] = Field(min_length=1)
+    shells: dict[str, list[str]] = Field(default_factory=dict)  # how each node is reached
+    quiet: QuietLimits | None = None  # None: a run begins whatever else the nodes do
+    versions: dict[str, str]
+    uid: int | None = None  # of the user that training runs as
+    references: Any = Field(default_factory=list)  # as the inventory has them; Prepared has them validated
+
+    @property
+    def hardware(self) -> dict[str, str]:
+        """Each node in a line. Memory in whole GiB: the kernel's share of it differs from boot to boot."""
+        return {
+            name: f"{node.cpu}, {node.cores} cores, {round(node.memory_mb / 1024)} GiB, {node.distribution}, "
+            f"kernel {node.kernel}, Python {node.python}, Docker {node.docker}, {node.java}, "
+            f"virtualisation {node.virtualization}"
+            + "".join(f", {gpu.name} ({gpu.uuid}), driver {gpu.driver}" for gpu in node.gpus)
+            for name, node in self.nodes.items()
+        }
+
+
+class Dataset(BaseModel):
+    """dataset.json, as `training prepare` wrote it; only what is used here is named."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    digest: Sha256
+    spec: DataSpec
+
+
+class Prepared(_Reported):
+    """What stands ready when prepare.yml is done."""
+
+    cluster: Cluster
+    dataset: Dataset
+    dataset_file: dict[str, Any]
+    references: list[Reference]
+
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+def read_prepared(folder: Path, asked: DataSpec) -> Prepared:
+    """What prepare.yml left in `folder`.
+
+    Raises:
+        UserError: a file is missing or not what was agreed, the data set is not the one asked for, or the
+            inventory's references are not valid.
+    """
+    cluster = read_json(Cluster, folder / "cluster.json", "playbooks/prepare.yml")
+    dataset = read_json(Dataset, folder / "dataset.json", "playbooks/prepare.yml")
+    if dataset.spec != asked:
+        raise UserError(
+            f"playbooks/prepare.yml prepared another data set than the matrix asks for: {dataset.spec!r}."
+        )
+    return Prepared(
+        cluster=cluster,
+        dataset=dataset,
+        dataset_file=dataset.model_dump(mode="json"),
+        references=read_references(cluster.references),
+    )
+
+
+def read_json(kind: type[Model], path: Path, writer: str) -> Model:
+    """The `kind` in the JSON file `path` that `writer` leaves.
+
+    Raises:
+        UserError: there is none, or it is not valid.
+    """
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise UserError(f"{writer} left no readable {path.name}: {error.strerror} ({path}).") from error
+    except ValidationError as error:
+        raise UserError(explain(error, f"{path.name}, as {writer} left it,")) from error

@@ -1,0 +1,77 @@
+"""What a cluster is, as a record keeps it."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from experiments.cluster.provenance import Git
+
+
+class Part(BaseModel):
+    """A part of a record."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Gpu(Part):
+    """One GPU of a machine, as its driver names it."""
+
+    index: str
+    uuid: str
+    name: str
+    memory_mb: int | None
+    capability: str | None  # compute capability
+    mig: bool
+    driver: str | None
+    pseudo: bool  # declared for what schedules GPUs to be rehearsed; there is no hardware
+
+
+class NodeState(Part):
+    """One machine of the cluster."""
+
+    address: str
+    groups: list[str]
+    distribution: str
+    kernel: str
+    cpu: str
+    cores: int
+    memory_mb: int
+    python: str
+    environment_digest: str | None
+    docker: str | None
+    java: str | None
+    virtualization: str | None
+    torch: str | None = None  # its version and build
+    gpus: list[Gpu] = Field(default_factory=list)
+
+
+class ImageState(Part):
+    """The container image."""
+
+    reference: str | None  # None: no stack of this cluster has brought it to the workers
+    id: str | None
+
+
+class LinkState(Part):
+    """The network between two nodes."""
+
+    configured: str | None
+    measured_mbit: float | None
+    between: list[str]
+
+
+class Environment(Part):
+    """What the run ran on and with."""
+
+    inventory: str
+    nodes: dict[str, NodeState]
+    workers: list[str]
+    environment_digest: str
+    lock: str
+    image: ImageState
+    link: LinkState
+    pinning: str
+    slots_per_worker: int
+    device: str
+    versions: dict[str, str]
+    git: Git  # of the controller's checkout

@@ -1,0 +1,161 @@
+"""Following a run while it goes on: progress.jsonl on the shared storage, through one long-lived process.
+
+Asking again and again with Ansible would disturb what is measured.
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from experiments.util.processes import end_group
+
+STOP_GRACE_S: Final = 2.0
+
+
+class Progress:
+    """What the events of one run add up to."""
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+        self.epoch_figures: list[dict[str, Any]] = []
+        self.step: dict[str, float] | None = None
+        self.ranks: list[dict[str, Any]] = []  # what each rank last said of itself
+        self.problems: list[str] = []
+        self._steps_per_epoch = 0
+        self._start: float | None = None
+        self._now: float | None = None
+        self._ended = False
+
+    def add(self, line: str) -> None:
+        """Takes one line of progress.jsonl; what is no event (half a line, say) is skipped."""
+        try:
+            event = json.loads(line)
+            kind, moment = event["event"], float(event["time"])
+            if kind == "start":
+                # A stack that starts the training anew starts the figures anew.
+                self.epoch_figures, self.step, self.ranks, self._start = [], None, [], moment
+                self._steps_per_epoch = int(event["steps_per_epoch"])
+            elif kind == "step":
+                step = {key: float(event[key]) for key in ("epoch", "step", "samples_per_s")}
+                # A loss that is not a number any more arrives as null.
+                self.step = step | {"loss": float("nan") if event["loss"] is None else float(event["loss"])}
+                self.ranks = [each for each in event.get("ranks", []) if isinstance(each, dict)]
+            elif kind == "epoch":
+                self.epoch_figures.append(
+                    {key: value for key, value in event.items() if key not in ("event", "time")}
+                )
+            elif kind == "error":
+                self.problems.append(str(event["message"]))
+            elif kind == "end":
+                self._ended = True
+            self._now = moment
+        except (ValueError, TypeError, KeyError):
+            return
+
+    @property
+    def seconds_left(self) -> float | None:
+        """What is left of the training, judged by what has been done; None before the first step."""
+        if self.step is None or self._start is None or self._now is None or not self._steps_per_epoch:
+            return None
+        done = (self.step["epoch"] - 1) * self._steps_per_epoch + self.step["step"]
+        total = self.epochs * self._steps_per_epoch
+        if done <= 0:
+            return None
+        # By the node's own clock throughout: this machine's may differ.
+        return max(0.0, (self._now - self._start) / done * (total - done))
+
+    def text(self) -> str:
+        """The state in words: `epoch 1 of 2 · loss 0.61 · 210 samples/s`."""
+        if self._ended:
+            return "trained, bringing the data home"
+        if self.step is None:
+            return "training starts" if self._start is not None else "starting"
+        return (
+            f"epoch {self.step['epoch']:.0f} of {self.epochs} · loss {self.step['loss']:.2f} · "
+            f"{self.step['samples_per_s']:.0f} samples/s"
+        )
+
+    @property
+    def ended(self) -> bool:
+        """Whether training is over."""
+        return self._ended
+
+    @property
+    def milestone(self) -> tuple[int, bool, bool]:
+        """Changes when something happened that is worth a line of its own."""
+        return (int(self.step["epoch"]) if self.step else 0, self._start is not None, self._ended)
+
+
+class Follower:
+    """Reads progress.jsonl of a run directory on the cluster while the run goes on."""
+
+    def __init__(self, shell: Sequence[str], run_dir: str, progress: Progress, copy: Path) -> None:
+        """Nothing is read yet; every line that comes is added to `copy`, for whoever watches."""
+        self.progress = progress
+        self.fault: str | None = None  # why `copy` does not have all
+        self._copy = copy
+        # `tail` ends with its parent over there (the connection), also when nothing is written any more.
+        self._command = [
+            *shell,
+            f"exec tail -n +1 -s 1 --pid=$PPID -F {shlex.quote(f'{run_dir}/progress.jsonl')}",
+        ]
+        self._process: subprocess.Popen[str] | None = None
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begins to follow. Where the connection fails there is no live progress, and no harm to the run."""
+        try:
+            self._process = subprocess.Popen(
+                self._command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                text=True,
+                encoding="utf-8",
+                errors="replace",
+                process_group=0,
+            )
+        except OSError:
+            return
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends the connection."""
+        if self._process is None:
+            return
+        if self._process.poll() is None:
+            end_group(self._process.pid, self._command[-1], STOP_GRACE_S)
+        self._process.wait()
+        if self._thread is not None:
+            self._thread.join(STOP_GRACE_S)
+
+    def _read(self) -> None:
+        assert self._process is not None and self._process.stdout is not None
+        for line in self._process.stdout:
+            self.progress.add(line)
+            self._keep(line)
+
+    def _keep(self, line: str) -> None:
+        if self.fault is not None:
+            return
+        try:
+            with self._copy.open("a", encoding="utf-8") as file:
+                file.write(line)
+        except OSError as error:  # the run goes on, and its events come home with it
+            self.fault = error.strerror or str(error)
+
+
+def duration(seconds: float) -> str:
+    """`seconds` in words for a person who waits: `about 3 min`."""
+    if seconds < 50:
+        return f"about {max(5, round(seconds / 5) * 5)} s"
+    if seconds < 5400:
+        return f"about {max(1, round(seconds / 60))} min"
+    return f"about {seconds / 3600:.1f} h"

@@ -1,0 +1,112 @@
+"""Records of provisioning: what `playbooks/callback_plugins/provisioning_record.py` wrote of each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+
+from experiments.cluster.description import Cluster
+from experiments.cluster.provenance import Git
+from experiments.util.errors import UserError
+from training.spec import explain
+
+FOLDER: Final = "provisioning"  # in the folder of all results
+FILE: Final = "provisioning.json"  # in a campaign's
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RoleDone(_Part):
+    """What a role did, called from the roles `within` (the outermost first)."""
+
+    role: str
+    within: list[str]
+    seconds: float = Field(ge=0)  # of the controller's clock, while its tasks ran on any host
+    tasks: int = Field(ge=0)  # those that ran on a host at least
+    changed: dict[str, int]  # tasks that changed something, by host; one that changed nothing is not named
+    failed: list[str]  # hosts
+
+
+class Provisioning(_Part):
+    """One time that playbooks/provision.yml was run."""
+
+    schema_version: Literal[1]
+    inventory: str
+    nodes: dict[str, str]  # address by name
+    variables: dict[str, Any]  # those that the playbook names; none is a secret
+    environment_digest: str | None  # None where it ended before one was installed
+    started: AwareDatetime
+    ended: AwareDatetime
+    status: Literal["ok", "failed"]
+    partial: list[str]  # options that left out a part of it
+    roles: list[RoleDone]
+    ansible: str
+    git: Git
+
+    @property
+    def seconds(self) -> float:
+        """From start to end."""
+        return (self.ended - self.started).total_seconds()
+
+    def fits(self, cluster: Cluster) -> bool:
+        """Whether it set up the whole of `cluster` as it is now."""
+        return (
+            self.status == "ok"
+            and not self.partial
+            and self.inventory == cluster.inventory
+            and self.nodes == {name: node.address for name, node in cluster.nodes.items()}
+            and self.environment_digest == cluster.environment_digest
+        )
+
+    def of(self, roles: Sequence[str]) -> list[RoleDone]:
+        """What was done by `roles`, and by others that they called."""
+        return [done for done in self.roles if [*done.within, done.role][0] in roles]
+
+
+def newest_fitting(results: Path, cluster: Cluster) -> bytes | None:
+    """The newest record in `results` (of all matrices) of how `cluster` was set up; None if there is none.
+
+    Raises:
+        UserError: a record that is newer than all that fit is damaged.
+    """
+    for path in sorted((results / FOLDER).glob("[0-9]*.json"), reverse=True):
+        content = _read(path)
+        if parse(content, path).fits(cluster):
+            return content
+    return None
+
+
+def read_provisioning(folder: Path) -> Provisioning | None:
+    """The record that a campaign keeps; None where there was none when it began.
+
+    Raises:
+        UserError: it is damaged.
+    """
+    path = folder / FILE
+    return parse(_read(path), path) if path.exists() else None
+
+
+def parse(content: bytes, path: Path) -> Provisioning:
+    """The record in `content`; `path` is only for the message.
+
+    Raises:
+        UserError: it is not valid.
+    """
+    try:
+        return Provisioning.model_validate_json(content)
+    except ValidationError as error:
+        raise UserError(
+            explain(error, f"The record of provisioning {path}") + " Move it away; a report does without it."
+        ) from error
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UserError(f"The record of provisioning {path} can't be read: {error.strerror}.") from error

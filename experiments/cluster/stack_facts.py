@@ -1,0 +1,123 @@
+"""What using a stack takes and what it offers: claims in its role's meta/facts.yml, with what shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from experiments.cluster.rendering import load_yaml
+from experiments.util.errors import UserError
+from training.spec import explain
+
+FILE: Final = Path("meta") / "facts.yml"
+Figure = Literal["times", "phases", "launch", "logs"]
+#: The sections of the report that a claim may name as its figure; the last two are in the records.
+FIGURES: Final[dict[str, str]] = {
+    "times": "above: Times, accuracy, weights",
+    "phases": "below: Where the time goes",
+    "launch": "the records: launch.command",
+    "logs": "the records: files below logs/",
+}
+Sentence = Annotated[str, StringConstraints(min_length=3, strip_whitespace=True)]
+Level = Literal["built in", "by hand", "none"]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Claim(_Part):
+    """One claim with what shows it: tests, a figure of the report, or the reason why nothing does."""
+
+    says: Sentence
+    shown_by: list[Annotated[str, StringConstraints(pattern=r"^tests/[\w/]+\.py::test_\w+$")]] = Field(
+        default_factory=list
+    )
+    figure: Figure | None = None
+    not_shown: Sentence | None = None
+    against: Sentence | None = None  # what a test is held against where that is not the stack itself
+
+    @model_validator(mode="after")
+    def _one_of(self) -> Claim:
+        if sum((bool(self.shown_by), self.figure is not None, self.not_shown is not None)) != 1:
+            raise ValueError("a claim has one of shown_by (tests), figure and not_shown (the reason)")
+        if self.against is not None and not self.shown_by:
+            raise ValueError("against says what tests are held against: it goes with shown_by")
+        return self
+
+    @property
+    def shown(self) -> bool:
+        """Whether anything shows it."""
+        return self.not_shown is None
+
+
+class Feature(Claim):
+    """A claim on what a stack offers, with how far it does so."""
+
+    level: Level  # by hand: what trains or who uses it has to do it
+
+
+class Offers(_Part):
+    """The rows of the dissertation's table 5.11."""
+
+    scheduling: Feature
+    users: Feature
+    tracking: Feature
+    checkpoints: Feature
+    faults: Feature
+    search: Feature
+    monitoring: Feature
+
+
+OFFERS: Final = {
+    "scheduling": "Resource scheduling",
+    "users": "Several users",
+    "tracking": "Experiment tracking",
+    "checkpoints": "Checkpoint management",
+    "faults": "Fault tolerance",
+    "search": "Hyperparameter search",
+    "monitoring": "Monitoring",
+}
+
+
+class Using(_Part):
+    """What one run takes."""
+
+    commands: list[Claim] = Field(min_length=1)
+    logs: list[Claim] = Field(min_length=1)  # places where one looks
+
+
+class Facts(_Part):
+    """meta/facts.yml of a stack's role."""
+
+    title: Sentence
+    stands_on: list[str]  # roles that must have been played before its own
+    using: Using
+    offers: Offers
+
+    @property
+    def claims(self) -> list[Claim]:
+        """All of them."""
+        return [
+            *self.using.commands,
+            *self.using.logs,
+            *(getattr(self.offers, name) for name in OFFERS),
+        ]
+
+
+def read_facts(role: Path) -> Facts | None:
+    """What the stack whose role lies in `role` says; None where it says nothing.
+
+    Raises:
+        UserError: the file is damaged, or says less or more than there is to say.
+    """
+    path = role / FILE
+    content = load_yaml(path)
+    if content is None and not path.is_file():
+        return None
+    try:
+        return Facts.model_validate(content)
+    except ValidationError as error:
+        raise UserError(explain(error, str(path))) from error

@@ -1,0 +1,210 @@
+"""What a campaign that goes on is like, read from its files alone: nothing is locked, asked or written."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Final
+
+from experiments.campaign.attempt import STARTED, Attempt
+from experiments.campaign.campaign import Campaign
+from experiments.campaign.concurrent import same_moment
+from experiments.campaign.estimates import Estimates
+from experiments.campaign.plan import PlannedRun
+from experiments.campaign.running_note import Note
+from experiments.cluster.progress import Progress
+from experiments.records.record import Record
+from experiments.util.files import utc_now
+
+LEFT_BEHIND: Final = "Its controller has ended and left no record; the next `run` records it as interrupted."
+
+
+class UnderWay:
+    """A run that goes on, as far as its controller has heard of it."""
+
+    def __init__(self, attempt: Attempt, run: PlannedRun) -> None:
+        self.attempt = attempt
+        self.run = run
+        self.started = attempt.started
+        self.together = attempt.together
+        self.progress = Progress(run.specification.work.epochs)
+        self.heard: float | None = None  # Unix seconds of its last event, by this machine's clock
+        self._read = 0  # bytes
+
+    def read(self) -> None:
+        """Takes what was added since the last time; a line that is not complete waits for its rest."""
+        try:
+            with self.attempt.live.open("rb") as file:
+                file.seek(self._read)
+                content = file.read()
+            self.heard = self.attempt.live.stat().st_mtime
+        except FileNotFoundError:
+            return
+        whole = content[: content.rfind(b"\n") + 1]
+        self._read += len(whole)
+        for line in whole.decode(errors="replace").splitlines():
+            self.progress.add(line)
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since its last event, or since it began."""
+        return max(0.0, time.time() - (self.heard or self.started.timestamp()))
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """An attempt that did not come to a good end."""
+
+    run_id: str
+    attempt: int
+    status: str
+    reason: str
+    started: datetime
+
+    @property
+    def text(self) -> str:
+        """In one line."""
+        return f"{self.run_id}, attempt {self.attempt}, {self.status}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Left:
+    """How long it takes yet, as far as that can be told."""
+
+    seconds: float
+    unknown: int  # runs of which nothing tells how long they take
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A campaign at one moment; warm-ups are not among the counted."""
+
+    done: int
+    failed: int  # by the command that goes on; of users, all where one did: they are made anew
+    to_come: int
+    not_runnable: int
+    running: list[UnderWay]
+    next: list[PlannedRun]  # what has not begun, in order, warm-ups included
+    troubles: list[Trouble]  # the newest first
+    left: Left
+
+
+class Observer:
+    """Reads a campaign again and again; what can't change any more is read once."""
+
+    def __init__(self, campaign: Campaign, note: Note, estimates: Estimates) -> None:
+        """`estimates` are those of all results as they are now; records that come later are added."""
+        self.campaign = campaign
+        self.note = note
+        self._estimates = estimates
+        self._runs = {run.run_id: run for run in campaign.file.plan}
+        self._records: dict[Path, Record] = {}
+        self._under_way: dict[Path, UnderWay] = {}
+        self._lost: dict[Path, Attempt] = {}
+        self._read_records()
+
+    def look(self) -> Seen:
+        """How it is now.
+
+        Raises:
+            UserError: a record is damaged.
+        """
+        for record in self._read_records():
+            self._estimates.add(record)
+        running = list(self._under_way.values())
+        for each in running:
+            each.read()
+        ok = self._done()
+        begun = {each.run.run_id for each in running}
+        tried = {record.run_id for record in self._records.values() if record.started >= self.note.started}
+        to_come = [self._runs[run_id] for run_id in self.note.todo if run_id not in ok | begun | tried]
+        return Seen(
+            done=len(ok.intersection(self.note.selected)),
+            failed=len((tried - ok - begun).intersection(self.note.selected)),
+            to_come=sum(not run.warm_up for run in to_come),
+            not_runnable=len(self.note.not_runnable),
+            running=running,
+            next=to_come,
+            troubles=self._troubles(),
+            left=self._left(running, to_come),
+        )
+
+    def seconds_left(self, each: UnderWay) -> float | None:
+        """What is left of a run that goes on: by its own steps, before them by what such runs took."""
+        left = each.progress.seconds_left
+        takes = self._takes(each.run)
+        if left is not None or takes is None:
+            return left
+        return max(0.0, takes - (utc_now() - each.started).total_seconds())
+
+    def _done(self) -> set[str]:
+        """The runs that the command, too, takes for done; users' while the others yet may be."""
+        records = sorted(self._records.values(), key=lambda record: record.attempt)
+        ok = {record.run_id: record.together for record in records if record.ok}  # the newest
+        now = {each.run.run_id: each.together for each in self._under_way.values()}
+
+        def whole(run: PlannedRun) -> bool:
+            others = [now.get(other, ok.get(other)) for other in run.together if other != run.run_id]
+            return not others or same_moment([ok[run.run_id], *others])
+
+        return {run_id for run_id in ok if whole(self._runs[run_id])}
+
+    def _read_records(self) -> list[Record]:
+        """Reads what is new; returns the new records."""
+        new = []
+        for path in sorted(self.campaign.folder.glob(f"*/[0-9]*/{STARTED}")):
+            folder, run = path.parent, self._runs.get(path.parent.parent.name)
+            if folder in self._records or run is None:
+                continue
+            attempt = Attempt(folder)
+            lost = attempt.left_behind
+            # Asked in this order: a controller writes the record, and may end then.
+            if attempt.recorded:
+                self._records[folder] = attempt.record()
+                new.append(self._records[folder])
+                self._under_way.pop(folder, None)
+                self._lost.pop(folder, None)
+            elif lost:
+                self._under_way.pop(folder, None)
+                self._lost[folder] = attempt
+            elif folder not in self._under_way:
+                self._under_way[folder] = UnderWay(attempt, run)
+        return new
+
+    def _troubles(self) -> list[Trouble]:
+        troubles = [
+            Trouble(record.run_id, record.attempt, record.status, record.reason, record.started)
+            for record in self._records.values()
+            if record.reason is not None
+        ]
+        troubles += [
+            Trouble(folder.parent.name, attempt.number, "lost", LEFT_BEHIND, attempt.started)
+            for folder, attempt in self._lost.items()
+        ]
+        return sorted(troubles, key=lambda trouble: trouble.started, reverse=True)
+
+    def _takes(self, run: PlannedRun) -> float | None:
+        """Seconds that a run takes: the mean of such runs, else that of this campaign's."""
+        known = self._estimates.of(run.specification)
+        if known is not None:
+            return known
+        own = [
+            record.total_s
+            for record in self._records.values()
+            if record.ok
+            and record.total_s is not None
+            and record.together is None
+            and not self._runs[record.run_id].warm_up
+        ]
+        return fmean(own) if own else None
+
+    def _left(self, running: list[UnderWay], to_come: list[PlannedRun]) -> Left:
+        now = [self.seconds_left(each) for each in running]
+        later = [self._takes(run) for run in to_come]
+        known = [each for each in later if each is not None]
+        # What runs at once passes at once.
+        longest = max((each for each in now if each is not None), default=0.0)
+        return Left(sum(known) + longest, now.count(None) + later.count(None))

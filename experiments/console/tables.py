@@ -1,0 +1,100 @@
+"""The tables on screen: a plan, and what became of a campaign."""
+
+from __future__ import annotations
+
+from experiments.campaign.campaign import Campaign
+from experiments.campaign.estimates import Estimates
+from experiments.campaign.plan import PlannedRun
+from experiments.cluster.progress import duration
+from experiments.records.record import Record
+from experiments.util.screen import Screen
+from experiments.util.words import counted
+from training.spec import PretrainedModel, Work
+
+
+def show_plan(screen: Screen, plan: list[PlannedRun], name: str, estimates: Estimates) -> None:
+    """The plan as a table: what can't be run here and why, and how long the others took before."""
+    rows = []
+    for at, run in enumerate(plan, start=1):
+        known = None if run.cannot_run else estimates.of(run.specification)
+        does = "warms up, is not counted" if run.warm_up else "runs"
+        others = [run_id for run_id in run.together if run_id != run.run_id]
+        does += f" at once with {' and '.join(others)}" if others else ""
+        rows.append([str(at), run.run_id, "" if known is None else duration(known), run.cannot_run or does])
+    warm_ups = sum(run.warm_up for run in plan)
+    title = f"Plan of {name}: {counted(len(plan) - warm_ups, 'run')}"
+    title += f", {counted(warm_ups, 'warm-up')}" if warm_ups else ""
+    screen.table(title, ["", "run", "takes", "on this cluster"], rows)
+    possible = [run.specification for run in plan if run.cannot_run is None]
+    seconds, unknown = estimates.of_all(possible)
+    if seconds:
+        rest = f"; {unknown} of the {len(possible)} were never made, and come on top" if unknown else ""
+        screen.line(f"By earlier records this takes {duration(seconds)}{rest}.")
+    elif possible:
+        screen.line("None of these runs was made before: how long they take is not known.")
+
+
+def show_what_is_trained(screen: Screen, campaign: Campaign) -> None:
+    """Which model is trained on which data."""
+    plan = campaign.file.plan
+    data = plan[0].specification.work.data
+    models = list(dict.fromkeys(model_text(run.specification.work) for run in plan))
+    note = campaign.file.dataset.get("source", {}).get("note", "")
+    screen.line(
+        f"Data: {data.source}, {data.train:,} to train and {data.validation:,} to validate. {note}".strip()
+    )
+    screen.line(f"Model: {'; '.join(models)}.")
+
+
+def model_text(work: Work) -> str:
+    """Which model a work trains, in a few words."""
+    model = work.model
+    if isinstance(model, PretrainedModel):
+        return f"{work.data.pretrained} ({work.data.revision}), pretrained"
+    return (
+        f"{model.architecture}, {model.layers} layers, {model.hidden} wide, {model.heads} heads, from scratch"
+    )
+
+
+def show_campaign(screen: Screen, campaign: Campaign) -> None:
+    """What became of every run, as a table."""
+    warm_ups = [run for run in campaign.file.plan if run.warm_up]
+    rows = [_row(campaign, run) for run in [*campaign.file.measured, *warm_ups]]
+    columns = ["run", "status", "train s", "total s", "accuracy", "weights", ""]
+    screen.table(f"Campaign {campaign.file.name} of {campaign.file.matrix}", columns, rows, status_column=1)
+    screen.line(f"Records: {campaign.folder}")
+
+
+def show_references(screen: Screen, campaign: Campaign) -> int:
+    """Which figures left the bands that the inventory gives them; the exit status, 1 or 0."""
+    # Figures need statistics, which take a second to load: a run begins without.
+    from experiments.analysis.figures import figures_of
+    from experiments.report.sections.references import judge, show_bands
+
+    return show_bands(screen, judge(figures_of(campaign)))
+
+
+def _row(campaign: Campaign, run: PlannedRun) -> list[str]:
+    records = campaign.records(run.run_id)
+    record = campaign.counting(run.run_id) or (records[-1] if records else None)
+    if record is None:
+        return [run.run_id, "not run", "", "", "", "", run.cannot_run or "Not yet."]
+    return [
+        run.run_id,
+        "warm-up" if record.ok and run.warm_up else record.status,
+        _seconds(record.train_s),
+        _seconds(record.total_s),
+        _accuracy(record),
+        record.weights_digest[:8] if record.weights_digest else "",
+        record.reason or "",
+    ]
+
+
+def _seconds(seconds: float | None) -> str:
+    return "" if seconds is None else f"{seconds:.1f}"
+
+
+def _accuracy(record: Record) -> str:
+    if record.validation_correct is None or not record.validation_count:
+        return ""
+    return f"{record.validation_correct / record.validation_count:.3f}"

@@ -1,0 +1,189 @@
+"""`watch`: a matrix that another terminal runs, live, until it ends. It only reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from experiments.campaign.campaign import campaigns, open_campaign
+from experiments.campaign.estimates import Estimates
+from experiments.campaign.running_note import Note, notes, read_note
+from experiments.console.observe import Observer, Seen
+from experiments.console.tables import show_campaign
+from experiments.console.watch_view import (
+    TROUBLES_SHOWN,
+    counts,
+    headline,
+    left_text,
+    picture,
+    problems,
+    rank_text,
+    silence,
+)
+from experiments.matrix.loading import load_matrix
+from experiments.util.interrupts import Interrupts
+from experiments.util.screen import Screen
+
+LOOK_EVERY_S: Final = 1.0  # on the testbed this machine is also what is measured
+
+
+def watch(results: Path, matrix: str | None, screen: Screen, interrupts: Interrupts) -> int:
+    """Shows the matrix (a name or path; None: whichever is run) until its command ends; the exit status.
+
+    0: all that was asked for is done; 1: it is not, or the command was killed; as a shell has it, if a signal
+    ended the watching.
+
+    Raises:
+        UserError: there is no such matrix, or a file of it is damaged.
+    """
+    name = Path(matrix).stem if matrix is not None else None
+    if matrix is not None and not campaigns(results / Path(matrix).stem):
+        load_matrix(matrix)  # a name that is written wrong would be waited for in vain
+    watcher = _Watcher(results, name, screen)
+    while not interrupts.received:
+        status = watcher.look()
+        if status is not None:
+            return status
+        if screen.gone:
+            return 1
+        interrupts.wait(LOOK_EVERY_S)
+    screen.clear_status()
+    screen.line("Not watched any more; the matrix goes on.")
+    return interrupts.exit_status
+
+
+class _Watcher:
+    """Finds the command that runs a matrix, and follows it to its end."""
+
+    def __init__(self, results: Path, name: str | None, screen: Screen) -> None:
+        self._results = results
+        self._name = name
+        self._screen = screen
+        self._path: Path | None = None  # of the note of the command that is followed
+        self._note: Note | None = None
+        self._observer: Observer | None = None
+        self._words = _Words(screen)
+
+    def look(self) -> int | None:
+        """Shows how it is now; the exit status once it has ended."""
+        if self._path is None:
+            self._find()
+        if self._path is None or self._note is None:
+            self._wait()
+            return None
+        note = read_note(self._path)
+        if note is not None and not note.alive:
+            note = read_note(self._path)  # it may have ended in between, as it should
+            if note is not None:
+                return self._killed(note)
+        if note is None:
+            return self._ended()
+        self._note = note
+        self._show(note)
+        return None
+
+    def _find(self) -> None:
+        """The newest command that lives, has its campaign at best; where none does, the newest killed one."""
+        found = [each for each in notes(self._results) if self._name is None or each[1].matrix == self._name]
+        # One without a campaign may be about to hear that another one has the cluster's lock.
+        alive = [(path, note) for path, note in found if note.alive]
+        found = [each for each in alive if each[1].campaign is not None] or alive or found
+        if found:
+            self._path, self._note = found[0]
+
+    def _wait(self) -> None:
+        what = f"a campaign of {self._name}" if self._name is not None else "a campaign"
+        others = {note.matrix for _, note in notes(self._results) if note.alive}
+        other = f" (what runs now is {', '.join(sorted(others))})" if others else ""
+        self._say(f"waiting for {what} to begin: no command runs it{other}; Ctrl-C ends the waiting")
+
+    def _show(self, note: Note) -> None:
+        observer = self._observe(note)
+        if observer is None:
+            self._say(f"{note.matrix} · no campaign yet · {note.doing or 'it begins'}")
+            return
+        seen = observer.look()
+        name = f"{note.matrix} · campaign {note.campaign}"
+        if self._screen.is_terminal:
+            self._screen.picture(picture(name, observer, seen, note.doing))
+        else:
+            self._words.show(name, observer, seen, note.doing)
+
+    def _observe(self, note: Note) -> Observer | None:
+        if self._observer is None and note.campaign is not None:
+            campaign = open_campaign(self._results / note.matrix / note.campaign)
+            self._observer = Observer(campaign, note, Estimates(self._results))
+        return self._observer
+
+    def _say(self, text: str) -> None:
+        # Whoever reads lines hears it once.
+        if self._screen.is_terminal:
+            self._screen.status(text)
+        else:
+            self._words.say("state", text)
+
+    def _killed(self, note: Note) -> int:
+        self._screen.clear_status()
+        self._screen.line(
+            f"The command that ran {note.matrix} (process {note.controller['pid']}) was killed, or its "
+            "machine switched off. What it ran may still run on the nodes: the same command ends that and "
+            "goes on.",
+            "bold red",
+        )
+        self._table(note)
+        return 1
+
+    def _ended(self) -> int:
+        assert self._note is not None
+        self._screen.clear_status()
+        seen = self._table(self._note)
+        if seen is None:
+            self._screen.line("The command ended before a campaign began; its own terminal says why.", "red")
+            return 1
+        return 0 if seen.done and not (seen.failed or seen.to_come or seen.running) else 1
+
+    def _table(self, note: Note) -> Seen | None:
+        # What it did since the last look may be all of it.
+        observer = self._observe(note)
+        if observer is None:
+            return None
+        seen = observer.look()
+        show_campaign(self._screen, observer.campaign)
+        for trouble in seen.troubles[:TROUBLES_SHOWN]:
+            if trouble.status == "lost":
+                self._screen.line(trouble.text, "yellow")
+        self._screen.line(f"{note.matrix} has ended: {counts(seen)}.")
+        return seen
+
+
+class _Words:
+    """Says in lines what has changed, where lines can't be replaced."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._said: dict[str, object] = {}
+
+    def say(self, about: str, text: str, state: object = None, style: str = "") -> None:
+        """Says `text` once for each `state` (default: the text itself) of what it is `about`."""
+        state = text if state is None else state
+        if self._said.get(about) != state:
+            self._said[about] = state
+            self._screen.line(text, style)
+
+    def show(self, name: str, observer: Observer, seen: Seen, doing: str) -> None:
+        """Says what is new in `seen`."""
+        told = counts(seen)
+        left = left_text(seen.left)
+        self.say("counts", f"{name} · {told}" + (f" · {left}" if left else ""), told)
+        for trouble in reversed(seen.troubles[:TROUBLES_SHOWN]):
+            self.say(f"trouble {trouble.run_id} {trouble.attempt}", trouble.text, trouble.status, "red")
+        for each in seen.running:
+            about = f"{each.run.run_id} {each.attempt.number}"
+            ranks = "; ".join(rank_text(rank) for rank in each.progress.ranks)
+            line = headline(each, observer) + (f" · {ranks}" if ranks else "")
+            silent = [bool(silence(rank)) for rank in each.progress.ranks]
+            self.say(about, line, (each.progress.milestone, any(silent)))
+            for at, problem in enumerate(problems(each)):
+                self.say(f"{about} problem {at}", f"{each.run.run_id}: {problem}", True, "red")
+        if not seen.running and doing:
+            self.say("doing", doing)

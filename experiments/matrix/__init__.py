@@ -1,0 +1,1 @@
+"""What is asked for: matrices, as a person writes them."""

@@ -1,0 +1,182 @@
+"""Reading a matrix's file: what is wrong in it is told with its line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from experiments.matrix.ladders import ladder_faults
+from experiments.matrix.model import FIELDS, FROM_DATA, Matrix, run_fields
+from experiments.matrix.seeds import WARM_UP_SEEDS, seed_faults
+from experiments.matrix.workers import GLOBAL_BATCH, batch_fault, most_workers, with_share
+from experiments.util.errors import UserError
+from experiments.util.numbered_yaml import NumberedYaml, Place, read_mapping
+from experiments.util.paths import EXPERIMENTS
+from training.spec import RunSpec, explain
+
+MATRICES: Final = EXPERIMENTS / "matrices"
+REQUIRED_AXES: Final = ("stack", "workers", "epochs", "seed")
+NO_DIGEST: Final = "0" * 64  # stands in for the data set's digest while a matrix is only validated
+WHAT: Final = "a matrix is a mapping with name, data and axes; see experiments/matrices/quick.yml."
+
+
+def load_matrix(name_or_path: str) -> Matrix:
+    """The matrix of that name in experiments/matrices/, or at that path.
+
+    Raises:
+        UserError: there is none, or it is not valid.
+    """
+    path = _find(name_or_path)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"The matrix {path} can't be read: {error.strerror}.") from error
+    except UnicodeDecodeError as error:
+        raise UserError(
+            f"The matrix {path} is not UTF-8 text: {error.reason} at byte {error.start}."
+        ) from error
+    file = read_mapping(text, path, WHAT)
+    try:
+        matrix = Matrix.model_validate(file.content)
+    except ValidationError as error:
+        raise UserError(explain(error, file.where(*_places(error)))) from error
+    if matrix.name != path.stem:
+        # Results lie in results/<name>/: two files of one name would share a folder.
+        raise UserError(
+            f"{file.where(('name',))}: the matrix is named {matrix.name}, its file {path.name}; "
+            "name both alike."
+        )
+    _check_fields(matrix, file)
+    _check_rows(matrix, file)
+    _check_values(matrix, file)
+    for place, said in ladder_faults(matrix.ladders, list(matrix.axes), matrix.combinations()):
+        raise UserError(f"{file.where(place)}: {said}")
+    for at, said in seed_faults(matrix.together, matrix.on(1).combinations()):
+        raise UserError(f"{file.where(('together', at))}: {said}")
+    return matrix.lying_in(path.parent)
+
+
+def _find(name_or_path: str) -> Path:
+    named = MATRICES / f"{name_or_path}.yml"
+    if "/" not in name_or_path and named.is_file():
+        return named
+    path = Path(name_or_path)
+    if path.is_file():
+        return path
+    known = ", ".join(sorted(file.stem for file in MATRICES.glob("*.yml")))
+    raise UserError(
+        f"There is no matrix {name_or_path!r}: it is neither a file "
+        f"nor the name of one in experiments/matrices/ ({known})."
+    )
+
+
+def _check_fields(matrix: Matrix, file: NumberedYaml) -> None:
+    missing = [axis for axis in REQUIRED_AXES if axis not in matrix.axes]
+    if missing:
+        raise UserError(
+            f"{file.where(('axes',))}: axes lacks {', '.join(missing)}; "
+            f"every matrix has {', '.join(REQUIRED_AXES)}, if only with one value."
+        )
+    for part, allowed in (("axes", FIELDS | {"stack"}), ("defaults", FIELDS)):
+        for name in getattr(matrix, part):
+            where = file.where((part, name))
+            if name in FROM_DATA:
+                raise UserError(f"{where}: {part}.{name} comes from `data` at the top; take it out.")
+            if name not in allowed:
+                raise UserError(
+                    f"{where}: {part}.{name} is no field of the work or the conditions; "
+                    f"there are {_list(allowed)}."
+                )
+            if part == "defaults" and name in matrix.axes:
+                raise UserError(f"{where}: {name} stands under defaults and under axes; keep one.")
+    for axis, values in matrix.axes.items():
+        where = file.where(("axes", axis))
+        if not values:
+            raise UserError(f"{where}: axes.{axis} is empty; give at least one value.")
+        texts = [json.dumps(value, sort_keys=True, default=str) for value in values]
+        double = next((text for text in texts if texts.count(text) > 1), None)
+        if double is not None:
+            raise UserError(f"{where}: axes.{axis} has {double} twice; each run is made once.")
+
+
+def _check_rows(matrix: Matrix, file: NumberedYaml) -> None:
+    for at, row in enumerate(matrix.rows):
+        if set(row) != set(matrix.axes):
+            raise UserError(
+                f"{file.where(('rows', at))}: a row gives each axis its value "
+                f"({', '.join(matrix.axes)}), and this one has {', '.join(row)}; a field that differs only "
+                "here is made an axis with one value."
+            )
+        empty = next((axis for axis, value in row.items() if value == []), None)
+        if empty is not None:
+            where = file.where(("rows", at, empty))
+            raise UserError(f"{where}: {empty} is an empty list; give it a value.")
+    matrix = matrix.on(most_workers([*matrix.rows, *(exclusion.when for exclusion in matrix.exclude)]))
+    combinations = matrix.combinations()
+    for at, combination in matrix.from_rows():
+        if combinations.count(combination) > 1:
+            raise UserError(
+                f"{file.where(('rows', at))}: this row is there already, in the axes or among the "
+                "rows; each run is made once."
+            )
+    for at, exclusion in enumerate(matrix.exclude):
+        if not any(matrix.excluded(combination) == exclusion.reason for combination in combinations):
+            raise UserError(
+                f"{file.where(('exclude', at))}: nothing is excluded by this: no run has "
+                f"{', '.join(f'{name}={value}' for name, value in exclusion.when.items())}."
+            )
+
+
+def _check_values(matrix: Matrix, file: NumberedYaml) -> None:
+    matrix = matrix.on(1)  # what only more workers can't do is found when the cluster is known
+    for combination in matrix.combinations():
+        fault = batch_fault({**matrix.defaults, **combination})
+        if fault is not None:
+            where = file.where(_origin(matrix, combination, (GLOBAL_BATCH,)))
+            raise UserError(f"{where}: {fault}")
+        work, conditions = run_fields(matrix, combination)
+        content = {
+            "stack": combination["stack"],
+            "work": {**with_share(work), "data": matrix.data, "data_digest": NO_DIGEST},
+            "conditions": conditions,
+        }
+        try:
+            specification = RunSpec.model_validate(content)
+        except ValidationError as error:
+            places = [_origin(matrix, combination, place) for place in _places(error)]
+            where = file.where(*places)
+            if not any(places):
+                where += f" (with {', '.join(f'{name}={value}' for name, value in combination.items())})"
+            raise UserError(explain(error, where)) from error
+        seed = specification.work.seed
+        if matrix.order.warm_ups and seed >= WARM_UP_SEEDS:
+            where = file.where(_origin(matrix, combination, ("seed",)))
+            raise UserError(
+                f"{where}: seeds from {WARM_UP_SEEDS:,} on are those of warm-ups; take a smaller one than "
+                f"{seed}, or say `warm_ups: false` under order."
+            )
+
+
+def _origin(matrix: Matrix, combination: dict[str, Any], place: Place) -> Place:
+    """Where in the file the value stands that the specification has at `place`."""
+    inner = place[1:] if place and place[0] in ("work", "conditions") else place
+    if not inner:
+        return ()
+    name = str(inner[0])
+    row = next((at for at, made in matrix.from_rows() if made == combination), None)
+    if row is not None and name in combination and combination[name] not in matrix.axes[name]:
+        return ("rows", row, name, *inner[1:])
+    if name in combination:
+        return ("axes", name, matrix.axes[name].index(combination[name]), *inner[1:])
+    return ("defaults", *inner)
+
+
+def _places(error: ValidationError) -> list[Place]:
+    return [fault["loc"] for fault in error.errors(include_url=False)]
+
+
+def _list(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))

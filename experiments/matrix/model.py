@@ -1,0 +1,125 @@
+"""Matrices: which runs a campaign consists of, as a person writes them in YAML.
+
+A matrix has the data that is prepared once, `defaults` (fields of the work and of the conditions that are the
+same in every run), and `axes`, whose combinations are the runs; `rows` are runs besides, and `exclude` says
+which of all these are not made, and why. `order` says how they follow one another, `ladders` which cells the
+report holds against one another to say where an overhead comes from, `together` which runs begin at once.
+`workers: all` is 1, 2 and so on up to as many as the cluster has.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints
+
+from experiments.matrix.ladders import Ladder
+from experiments.matrix.workers import GLOBAL_BATCH, Axes, on_workers
+from training.spec import Conditions, DataSpec, Work
+
+FROM_DATA: Final = frozenset({"data", "data_digest"})  # of the work, but the matrix's `data` decides them
+WORK_FIELDS: Final = frozenset(Work.model_fields) - FROM_DATA
+CONDITION_FIELDS: Final = frozenset(Conditions.model_fields)
+FIELDS: Final = WORK_FIELDS | CONDITION_FIELDS | {GLOBAL_BATCH}
+FROM_CLUSTER: Final = "cluster"  # as a value of threads: as many as the cluster's inventory says
+
+
+class Exclusion(BaseModel):
+    """Runs that are not made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    when: Annotated[dict[str, Any], Field(min_length=1)]  # all of these values
+    reason: Annotated[str, StringConstraints(min_length=3)]
+
+
+class Order(BaseModel):
+    """How runs follow one another. A block is the runs of one seed, which are compared with one another."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    arrangement: Literal["random", "written"] = "random"  # within a block
+    seed: Annotated[int, Field(ge=0)] = 1  # of the random arrangement
+    warm_ups: bool = True  # one for each stack and block, recorded and not counted
+
+
+class Matrix(BaseModel):
+    """One matrix file, validated."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=60)]
+    description: str = ""
+    data: DataSpec
+    defaults: dict[str, Any] = Field(default_factory=dict)
+    axes: Axes
+    rows: list[dict[str, Any]] = Field(default_factory=list)
+    exclude: list[Exclusion] = Field(default_factory=list)
+    order: Order = Order()
+    ladders: list[Ladder] = Field(default_factory=list)
+    together: list[list[int]] = Field(default_factory=list)  # seeds whose runs, all else equal, begin at once
+
+    _folder: Path = PrivateAttr(default=Path())
+
+    @property
+    def folder(self) -> Path:
+        """Where its file lies: names of files in it are relative to this."""
+        return self._folder
+
+    def lying_in(self, folder: Path) -> Matrix:
+        """The matrix as that of a file in `folder`."""
+        matrix = self.model_copy()
+        matrix._folder = folder
+        return matrix
+
+    @property
+    def stacks(self) -> list[str]:
+        """The stacks in the order of the file; the first is the baseline of comparisons."""
+        return list(self.axes["stack"])
+
+    def on(self, workers: int) -> Matrix:
+        """The matrix on a cluster of so many workers: `workers: all` is 1 to that number."""
+        return self.model_copy(update={"axes": on_workers(self.axes, workers)})
+
+    def combinations(self) -> list[dict[str, Any]]:
+        """One mapping from axis to value for each run, in the order in which they are written."""
+        product = [
+            dict(zip(self.axes, values, strict=True)) for values in itertools.product(*self.axes.values())
+        ]
+        return [*product, *(combination for _, combination in self.from_rows())]
+
+    def from_rows(self) -> list[tuple[int, dict[str, Any]]]:
+        """The runs of `rows`, each with its row's place: a list in a row stands for a run with each value."""
+        found = []
+        for at, row in enumerate(self.rows):
+            values = [row[axis] if isinstance(row[axis], list) else [row[axis]] for axis in self.axes]
+            found += [(at, dict(zip(self.axes, each, strict=True))) for each in itertools.product(*values)]
+        return found
+
+    def excluded(self, combination: dict[str, Any]) -> str | None:
+        """Why a combination is not run; None if it is."""
+        given = {**self.defaults, **combination}
+        for exclusion in self.exclude:
+            if all(name in given and given[name] == value for name, value in exclusion.when.items()):
+                return exclusion.reason
+        return None
+
+    def content(self) -> dict[str, Any]:
+        """What decides the runs: everything but the description and how the report reads them."""
+        # A matrix that says nothing of users is the same as before there were any.
+        without = {"description", "ladders"} | ({"together"} if not self.together else set())
+        return self.model_dump(mode="json", exclude=without)
+
+
+def run_fields(matrix: Matrix, combination: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The fields of the work (a global batch as it stands) and of the conditions for one combination."""
+    given = {**matrix.defaults, **combination}
+    work = {name: value for name, value in given.items() if name in WORK_FIELDS | {GLOBAL_BATCH}}
+    conditions = {
+        name: value
+        for name, value in given.items()
+        if name in CONDITION_FIELDS and (name, value) != ("threads", FROM_CLUSTER)
+    }
+    return work, conditions

@@ -1,0 +1,167 @@
+"""What an inventory says that cells should take: references with tolerances, and where they are kept.
+
+(The dissertation's figures, which a report shows beside those here, stand in experiments/analysis/dissertation.yml.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+    model_validator,
+)
+
+from experiments.matrix.model import FIELDS
+from experiments.util.errors import UserError
+from experiments.util.files import json_text, write_whole
+from training.spec import explain
+
+FILE: Final = "references.json"  # of a campaign: those that hold, where they aren't those of its beginning
+OVERHEADS: Final = ("overhead_train", "overhead_total")  # fractions that may lie below 0
+QUANTITIES: Final = ("train_s", "total_s", "accuracy", "speed_up", "efficiency", *OVERHEADS)
+AXES: Final = (FIELDS | {"stack"}) - {"seed"}
+
+Tolerance = Annotated[float, Field(ge=0)]
+
+
+class Reference(BaseModel):
+    """One entry of the inventory's `references`: which cells, which of their figures, and its band.
+
+    What is no field of this class is an axis with the value that a cell must have; an axis that is not named
+    may have any. Figures are named and measured as in experiments/analysis/figures.py.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
+
+    matrix: Annotated[str, Field(min_length=1)] | None = None  # None = any matrix
+    train_s: float | None = None
+    total_s: float | None = None
+    accuracy: float | None = None
+    speed_up: float | None = None
+    efficiency: float | None = None
+    overhead_train: float | None = None
+    overhead_total: float | None = None
+    below: Tolerance | None = None  # as a fraction of the reference: 0.1 = 10 %; None = open on this side
+    above: Tolerance | None = None
+
+    @property
+    def axes(self) -> dict[str, Any]:
+        """The values that a cell must have to be meant."""
+        return dict(self.model_extra or {})
+
+    @property
+    def quantity(self) -> str:
+        """Which figure of a cell is meant."""
+        return next(name for name in QUANTITIES if getattr(self, name) is not None)
+
+    @property
+    def value(self) -> float:
+        """What it should be."""
+        return float(getattr(self, self.quantity))
+
+    @property
+    def low(self) -> float | None:
+        """The band's lower end; None where it is open."""
+        return None if self.below is None else self.value - abs(self.value) * self.below
+
+    @property
+    def high(self) -> float | None:
+        """The band's upper end; None where it is open."""
+        return None if self.above is None else self.value + abs(self.value) * self.above
+
+    @model_validator(mode="after")
+    def _says_which_figure(self) -> Reference:
+        if "seed" in self.axes:
+            raise ValueError("a cell is the mean over its seeds; take seed out")
+        unknown = [name for name in self.axes if name not in AXES]
+        if unknown:
+            raise ValueError(
+                f"{unknown[0]} is neither an axis (stack, workers, epochs or another field of a matrix) nor "
+                f"a quantity ({', '.join(QUANTITIES)})"
+            )
+        given = [name for name in QUANTITIES if name in self.model_fields_set]
+        if len(given) != 1:
+            found = f"{' and '.join(given)} stand in one entry" if given else "it names no quantity"
+            raise ValueError(f"{found}; give each entry one of {', '.join(QUANTITIES)}")
+        if getattr(self, given[0]) is None:
+            raise ValueError(f"{given[0]} has no value")
+        return self
+
+    @model_validator(mode="after")
+    def _has_a_band(self) -> Reference:
+        if self.below is None and self.above is None:
+            raise ValueError(
+                "its band has no side; give below, above or both as fractions, such as above: 0.1 for 10 %"
+            )
+        if self.value == 0 or (self.value < 0 and self.quantity not in OVERHEADS):
+            raise ValueError(f"{self.quantity} is {self.value:g}, of which no share can be taken")
+        if self.below is not None and self.below >= 1 and self.quantity not in OVERHEADS:
+            raise ValueError(
+                f"below: {self.below:g} could never be left; it is a fraction, and 0.1 means 10 %"
+            )
+        return self
+
+    @model_serializer(mode="wrap")
+    def _as_written(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Without what was not said; an axis may well have the value null."""
+        content: dict[str, Any] = serialise(self)
+        return {name: value for name, value in content.items() if value is not None or name in self.axes}
+
+
+class _Listed(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    references: list[Reference]
+
+
+def read_references(content: Any) -> list[Reference]:
+    """The references as the inventory has them.
+
+    Raises:
+        UserError: they are not valid.
+    """
+    try:
+        return _Listed.model_validate({"references": content}).references
+    except ValidationError as error:
+        raise UserError(explain(error, "What the inventory sets")) from error
+
+
+def references_in(folder: Path, begun_with: list[Reference]) -> list[Reference]:
+    """Those that hold for the campaign in `folder`: of the newest command that went on with it.
+
+    Raises:
+        UserError: their file is damaged.
+    """
+    path = folder / FILE
+    try:
+        return _Listed.model_validate_json(path.read_bytes()).references
+    except FileNotFoundError:
+        return begun_with
+    except ValidationError as error:
+        raise UserError(
+            f"{explain(error, str(path))} Delete it: the next `run` that goes on with this campaign writes "
+            "it anew from the inventory."
+        ) from error
+
+
+def keep_references(folder: Path, begun_with: Sequence[Reference], newest: Sequence[Reference]) -> None:
+    """Keeps the inventory's references of now beside a campaign, where they are not those that it has.
+
+    campaign.json is written once, and a reference decides nothing about a run: so a changed one must neither
+    begin a new campaign nor wait for the next one.
+    """
+    path = folder / FILE
+    if path.exists() or _text(begun_with) != _text(newest):
+        write_whole(path, _text(newest))
+
+
+def _text(references: Sequence[Reference]) -> str:
+    return json_text({"references": [each.model_dump(mode="json") for each in references]})

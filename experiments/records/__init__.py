@@ -1,0 +1,1 @@
+"""What is kept of an attempt at a run: its schema, how it is composed, whether it counts."""

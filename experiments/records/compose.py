@@ -1,0 +1,233 @@
+"""Composing the record of an attempt from what was brought home, and judging whether the run counts."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from experiments.campaign.code_archive import file_sha256
+from experiments.cluster.environment import Environment
+from experiments.cluster.quiet import Quiet
+from experiments.records.observation import Asked, Happened
+from experiments.records.outputs import (
+    Kind,
+    LeftEpoch,
+    LeftLaunch,
+    LeftLauncher,
+    LeftPrepared,
+    LeftRank,
+    LeftResult,
+    LeftUnreadable,
+    read_left,
+)
+from experiments.records.reasons import cause_of_failure, without_secrets
+from experiments.records.record import Epoch, Launch, Prepared, Rank, Record, Status
+from experiments.records.validity import prepared_faults, run_faults
+from training.spec import PHASES
+
+OUTSIDE: Final = ("queue", "launch", "shutdown")  # phases that training itself can't see
+CLOCK_TOLERANCE_S: Final = 0.05  # less is no sign of clocks that differ: a process's start is known to 0.01 s
+
+
+def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) -> Record:
+    """The record of one attempt, whatever became of it."""
+    damaged: list[str] = []
+
+    def read(kind: type[Kind], name: str) -> Kind | None:
+        try:
+            return read_left(kind, outputs / name)
+        except LeftUnreadable as error:
+            damaged.append(str(error))
+            return None
+
+    launch = read(LeftLaunch, "launch.json")
+    launcher = read(LeftLauncher, "launcher.json")
+    result = read(LeftResult, "result.json")
+    left = read(LeftPrepared, "prepared.json")
+    prepared = Prepared(**left.model_dump()) if left else None
+    ranks = [
+        rank
+        for number in _rank_numbers(outputs)
+        if (rank := read(LeftRank, f"rank-{number}.json")) is not None
+    ]
+    notes = [
+        *happened.notes,
+        *_quiet_notes(happened.quiet),
+        *(launcher.notes if launcher else []),
+        *_gpu_notes(ranks),
+    ]
+
+    status: Status = "ok"
+    reason: str | None = None
+    if happened.interrupted is not None:
+        status, reason = "interrupted", happened.interrupted
+    elif happened.never_began is not None:
+        status, reason = "failed", happened.never_began
+    elif happened.exit_code != 0 or (launch is not None and launch.exit_code != 0):
+        status = "failed"
+        reason = cause_of_failure(outputs, ansible_log, launch.exit_code if launch else None)
+    else:
+        faults = damaged or [
+            *run_faults(asked, launch, result, ranks, outputs),
+            *prepared_faults(asked.specification, prepared),
+        ]
+        if faults:
+            status, reason = "failed", faults[0]
+            notes += [f"Also: {fault}" for fault in faults[1:]]
+
+    slowest = max(ranks, key=lambda rank: (rank.train_s, -rank.rank), default=None)
+    phases = None
+    if launch is not None and slowest is not None and happened.total_s is not None:
+        queue_s = launcher.queue_s if launcher else 0.0
+        phases = _phases(slowest, launch, queue_s, prepared, happened.total_s, notes)
+    epochs = _epochs(result, happened.epochs_seen, notes)
+    last = epochs[-1] if epochs and result is not None else None
+    work = asked.specification.work
+    return Record(
+        matrix=asked.matrix,
+        campaign=asked.campaign,
+        run_id=asked.specification.run_id,
+        attempt=asked.attempt,
+        specification=asked.specification,
+        work_digest=work.digest,
+        conditions_digest=asked.specification.conditions.digest,
+        code_digest=asked.code_digest,
+        status=status,
+        reason=reason,
+        started=happened.started,
+        ended=happened.ended,
+        total_s=happened.total_s,
+        train_s=slowest.train_s if slowest else None,
+        slowest_rank=slowest.rank if slowest else None,
+        phases=phases,
+        epochs=epochs,
+        weights_digest=result.weights_digest if result else None,
+        validation_correct=last.validation_correct if last else None,
+        validation_count=result.validation_count if result else None,
+        ranks=[_rank(rank, asked.environment, launch, launcher) for rank in ranks],
+        launch=_launch(launch),
+        prepared=prepared,
+        environment=asked.environment,
+        quiet=happened.quiet,
+        together=happened.together,
+        notes=notes,
+        files={path.relative_to(outputs).as_posix(): file_sha256(path) for path in _files(outputs)},
+    )
+
+
+def _quiet_notes(quiet: Quiet | None) -> list[str]:
+    """What a reader must know of nodes that were not quiet when the run began."""
+    if quiet is None or not quiet.disturbed:
+        return []
+    return [
+        f"The nodes were not quiet when it began, after {quiet.waited_s:.0f} s of waiting: "
+        f"{'; '.join(quiet.disturbed)}."
+    ]
+
+
+def _gpu_notes(ranks: list[LeftRank]) -> list[str]:
+    """What a reader must know of the GPUs: that one slowed itself down, or was not looked at."""
+    notes = []
+    for rank in ranks:
+        if rank.gpu is None:
+            continue
+        where = f"Rank {rank.rank}'s GPU ({rank.gpu.name} on {rank.host})"
+        if rank.gpu.throttled:
+            why = ", ".join(f"{reason} in {share:.0%}" for reason, share in rank.gpu.throttled.items())
+            notes.append(f"{where} throttled: {why} of {rank.gpu.samples} samples.".replace("%", " %"))
+        if rank.gpu.trouble:
+            notes.append(f"{where}: {rank.gpu.trouble}")
+    return notes
+
+
+def _files(outputs: Path) -> list[Path]:
+    return sorted(path for path in outputs.rglob("*") if path.is_file() and not path.is_symlink())
+
+
+def _rank_numbers(outputs: Path) -> list[int]:
+    names = (re.fullmatch(r"rank-(\d+)\.json", path.name) for path in outputs.glob("rank-*.json"))
+    return sorted(int(name[1]) for name in names if name)
+
+
+def _phases(
+    rank: LeftRank,
+    launch: LeftLaunch,
+    queue_s: float,
+    prepared: Prepared | None,
+    total_s: float,
+    notes: list[str],
+) -> dict[str, float]:
+    """Where `total_s` went: the slowest rank's own phases, what lies around them, the rest as `other`.
+
+    What the run took to make its tokens is in none of them, wherever it did so: before its stack was
+    launched, or between that and the ranks' start.
+
+    Clocks of different nodes are compared for launch and shutdown; they are set by NTP, so that this is good
+    to some milliseconds.
+    """
+    phases = {name: rank.phases.get(name, 0.0) for name in PHASES}
+    phases["queue"] = queue_s
+    preparing_s = prepared.seconds_within(launch.started, rank.times.process_start) if prepared else 0.0
+    phases["launch"] = rank.times.process_start - launch.started - queue_s - preparing_s
+    phases["shutdown"] = launch.ended - rank.times.train_end
+    for name in OUTSIDE:
+        if phases[name] < 0:
+            if phases[name] < -CLOCK_TOLERANCE_S:
+                notes.append(
+                    f"By the nodes' clocks the phase {name} took {phases[name]:.3f} s: the clocks differ, "
+                    "and it is counted as 0."
+                )
+            phases[name] = 0.0
+    phases["other"] = 0.0
+    # The rest: what training itself has no name for, and Ansible's work before and after the stack's.
+    phases["other"] = total_s - sum(phases.values()) - (prepared.seconds if prepared else 0.0)
+    if phases["other"] < 0:
+        notes.append(
+            f"The named phases are {-phases['other']:.3f} s longer than total_s: the nodes' clocks differ."
+        )
+    return phases
+
+
+def _epochs(result: LeftResult | None, seen: list[dict[str, Any]], notes: list[str]) -> list[Epoch]:
+    left = result.epochs if result is not None else []
+    if result is None:
+        for figures in seen:
+            try:
+                left.append(LeftEpoch.model_validate(figures))
+            except ValidationError:
+                notes.append("Figures of an epoch that were seen while it ran could not be read.")
+        if left:
+            notes.append("The figures of the epochs are those seen while it ran.")
+    return [Epoch(**epoch.model_dump()) for epoch in left]
+
+
+def _rank(
+    rank: LeftRank, environment: Environment, launch: LeftLaunch | None, launcher: LeftLauncher | None
+) -> Rank:
+    named = launcher.hosts.get(rank.host) if launcher else None
+    return Rank(
+        node=named if named in environment.nodes else _node(rank, environment, launch),
+        **rank.model_dump(exclude={"world_size", "code_digest", "times", "phases"}),
+    )
+
+
+def _node(rank: LeftRank, environment: Environment, launch: LeftLaunch | None) -> str | None:
+    """The inventory's name of the node that a rank ran on."""
+    short = rank.host.split(".")[0]
+    for name, node in environment.nodes.items():
+        if rank.host in (name, node.address) or short == name.split(".")[0]:
+            return name
+    if launch is not None and rank.rank < len(launch.nodes):
+        return launch.nodes[rank.rank]
+    return None
+
+
+def _launch(launch: LeftLaunch | None) -> Launch | None:
+    if launch is None:
+        return None
+    fields = launch.model_dump()
+    fields["command"] = [without_secrets(word) for word in launch.command]
+    return Launch(**fields)

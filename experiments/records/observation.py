@@ -1,0 +1,42 @@
+"""What an attempt was to be, and what the controller saw of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from experiments.cluster.environment import Environment
+from experiments.cluster.quiet import Quiet
+from experiments.records.record import Together
+from training.spec import RunSpec
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What an attempt was to be."""
+
+    matrix: str
+    campaign: str
+    attempt: int
+    specification: RunSpec
+    code_digest: str
+    source_digest: str  # of the same code as the ranks see it
+    uid: int | None  # of the user that training is to run as; None where the cluster doesn't say
+    environment: Environment
+
+
+@dataclass
+class Happened:
+    """What the controller saw of an attempt."""
+
+    started: datetime
+    ended: datetime | None = None
+    total_s: float | None = None
+    exit_code: int | None = None  # of run.yml; None = it was ended, or nobody saw it end
+    interrupted: str | None = None  # why the attempt was cut short, in a sentence
+    never_began: str | None = None  # why nothing was started on the nodes, in a sentence
+    epochs_seen: list[dict[str, Any]] = field(default_factory=list)  # by the live progress
+    notes: list[str] = field(default_factory=list)
+    quiet: Quiet | None = None  # how quiet the nodes were before
+    together: Together | None = None  # with which other runs it began

@@ -1,0 +1,132 @@
+"""Why a run failed, in one sentence, from what it left."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, Final
+
+from experiments.cluster.playbooks import failure_message, last_lines
+
+LONGEST: Final = 400  # characters of a reason; the logs have the rest
+
+# When one rank fails, the others lose their connection to it: an echo, not the cause.
+ECHO: Final = re.compile(
+    r"connection (closed|reset|refused)|connection was|broken pipe|gloo|socket|told to stop|timed? ?out"
+    r"|PeerError",
+    re.IGNORECASE,
+)
+ERROR_LINE: Final = re.compile(r"^\S*(Error|Exception|Failure)\b\s*:")
+SECRET: Final = re.compile(
+    r"(?i)([\w.-]*(?:secret|password|passwd|credential|(?<![a-z])token(?![a-z]))[\w.-]*\s*[=:]\s*)[^\s,;'\"]+"
+)
+LOGIN: Final = re.compile(r"(\w+://)[^/\s@]+@")
+RULE: Final = re.compile(r"[\W_]*")  # a line that only separates
+
+
+def cause_of_failure(outputs: Path, ansible_log: Path, exit_code: int | None) -> str:
+    """One sentence: what a rank said, else the stack's log, else Ansible.
+
+    `exit_code` is that of the stack's command. Where it was 0 or there is none, the stack is not what failed,
+    and Ansible comes first.
+    """
+    told = _from_ranks(outputs)
+    if not told and not exit_code:
+        told = failure_message(ansible_log)
+    return sentence(told or _from_logs(outputs, exit_code) or _from_ansible(ansible_log))
+
+
+def sentence(text: str) -> str:
+    """`text` on one line, without secrets, not too long, with a full stop."""
+    line = without_secrets(" ".join(text.split()))
+    if len(line) > LONGEST:
+        line = line[: LONGEST - 1] + "…"
+    return line if line.endswith((".", "!", "?", "…")) else f"{line}."
+
+
+def without_secrets(text: str) -> str:
+    """`text` with what looks like a password, a secret or a login in an address replaced by ***."""
+    return LOGIN.sub(r"\1***@", SECRET.sub(r"\1***", text))
+
+
+def _from_ranks(outputs: Path) -> str | None:
+    errors = [
+        error for path in sorted(outputs.glob("error-*.json")) if (error := _rank_error(path)) is not None
+    ]
+    if not errors:
+        return None
+    errors.sort(key=lambda error: (bool(ECHO.search(f"{error['type']}: {error['message']}")), error["rank"]))
+    first = errors[0]
+    silent = _silent(outputs) if ECHO.search(f"{first['type']}: {first['message']}") else []
+    says_who = first["type"] == "PeerError" and first["message"].startswith("Rank ")
+    if silent and not says_who:
+        told = (
+            f"Rank {' and rank '.join(map(str, silent))} ended without a word (killed, or the node went away)"
+        )
+        return f"{told}; rank {first['rank']} on {first['host']} noticed: {first['type']}: {first['message']}"
+    more = f" ({len(errors)} ranks reported an error)" if len(errors) > 1 else ""
+    return f"Rank {first['rank']} on {first['host']}: {first['type']}: {first['message']}{more}"
+
+
+def _silent(outputs: Path) -> list[int]:
+    """Ranks that left neither their file nor an error."""
+    try:
+        work = json.loads((outputs / "spec.json").read_bytes())["work"]
+        ranks = range(int(work["workers"]) * int(work["slots_per_worker"]))
+    except (OSError, ValueError, TypeError, KeyError):
+        return []  # the run did not come that far
+    return [
+        rank
+        for rank in ranks
+        if not any((outputs / f"{name}-{rank}.json").exists() for name in ("rank", "error"))
+    ]
+
+
+def _rank_error(path: Path) -> dict[str, Any] | None:
+    try:
+        content = json.loads(path.read_bytes())
+        return {
+            "rank": int(content["rank"]),
+            "host": str(content.get("host", "?")),
+            "type": str(content.get("type", "Error")),
+            "message": str(content["message"]).rstrip("."),
+        }
+    except (OSError, ValueError, TypeError, KeyError):
+        return None  # damaged: the log says more
+
+
+def _from_logs(outputs: Path, exit_code: int | None) -> str | None:
+    told = []
+    for path in sorted((outputs / "logs").glob("*.log")):
+        lines = [line.strip() for line in _tail(path) if not RULE.fullmatch(line.strip())]
+        if lines:
+            errors = [line for line in lines if ERROR_LINE.match(line)]
+            told.append((not errors, path.stem, (errors or lines)[-1]))
+    if not told:
+        return None
+    # The log that names an error, if one does.
+    _, node, line = min(told, key=lambda each: each[0])
+    ended = f"The stack's command ended with {exit_code}; " if exit_code else ""
+    return f"{ended}{'its' if ended else 'The'} log on {node} ends with: {line}"
+
+
+def _tail(path: Path, size: int = 65536) -> list[str]:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - size))
+            return file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return []
+
+
+def _from_ansible(log: Path) -> str:
+    message = failure_message(log)
+    if message:
+        return message
+    lines = last_lines(log, count=1)
+    return (
+        f"playbooks/run.yml failed; its output ends with: {lines[0].strip()}"
+        if lines
+        else "playbooks/run.yml failed"
+    )

@@ -1,0 +1,311 @@
+"""Run records: what is kept of one attempt at one run. Checked when written and when read.
+
+`python -m experiments.records.record` prints their JSON schema (kept in experiments/records/schema/).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import datetime
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    AwareDatetime,
+    Field,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
+
+from experiments.cluster.environment import Environment, Part
+from experiments.cluster.quiet import Quiet
+from experiments.records.rank_use import RankUse
+from experiments.util.errors import UserError
+from experiments.util.files import write_whole
+from training.spec import PHASES, RunSpec, Sha256, explain
+
+SCHEMA_VERSION: Final = 1
+SCHEMA: Final = Path(__file__).parent / "schema" / f"record-{SCHEMA_VERSION}.json"
+RECORD: Final = "record.json"
+SUM_TOLERANCE_S: Final = 1e-6  # of the phases against total_s: the rounding of a sum of thirteen
+
+
+def _is_every_phase(phases: dict[str, float]) -> dict[str, float]:
+    if tuple(phases) != PHASES:
+        raise ValueError(f"the phases must be {', '.join(PHASES)}, in this order")
+    if not all(math.isfinite(seconds) for seconds in phases.values()):
+        raise ValueError("the phases must be numbers of seconds")
+    return phases
+
+
+Phases = Annotated[
+    dict[str, float],
+    AfterValidator(_is_every_phase),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "description": "Seconds of the slowest rank by phase; with prepared, they add up to total_s.",
+            "properties": {name: {"type": "number"} for name in PHASES},
+            "required": list(PHASES),
+            "additionalProperties": False,
+        }
+    ),
+]
+Seconds = Annotated[float, Field(ge=0)]
+Status = Literal["ok", "failed", "interrupted"]
+
+
+class Epoch(Part):
+    """The figures of one epoch."""
+
+    epoch: int = Field(ge=1)
+    train_loss: float | None = None  # None: not a number any more
+    seconds: Seconds
+    lr: float | None = None  # at its end
+    validation_loss: float | None = None
+    validation_accuracy: float | None = None
+    validation_correct: int | None = None
+    validation_count: int | None = None
+
+
+class RankGpu(Part):
+    """A rank's GPU while it trained, by samples that the rank's process took with NVML, one a second."""
+
+    uuid: str
+    name: str
+    driver: str | None = None
+    samples: int = 0
+    utilisation_percent_mean: float | None = None
+    memory_mb_max: float | None = None
+    temperature_c_max: float | None = None
+    sm_clock_mhz_min: float | None = None
+    sm_clock_mhz_mean: float | None = None
+    power_w_mean: float | None = None
+    energy_j: float | None = None
+    energy_by: str | None = None  # the GPU's own count, or mean power times time
+    throttled: dict[str, float] = Field(default_factory=dict)  # share of the samples, by reason
+    trouble: str | None = None  # why there are no samples, or not all
+
+
+class Rank(Part):
+    """Where and how one rank ran."""
+
+    rank: int = Field(ge=0)
+    local_rank: int = Field(ge=0)
+    node: str | None  # the inventory's name; None where the host name belongs to no node
+    host: str
+    uid: int
+    affinity: list[int]  # the cores it may run on
+    threads: int
+    interop_threads: int
+    omp_num_threads: str | None
+    visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES, as its launcher set it
+    gpu: RankGpu | None = None  # None on a CPU
+    use: RankUse | None = None  # None in records from before it was read
+    parameters: int | None = None  # of the model
+    cpu_capability: str
+    versions: dict[str, str]
+    environment_digest: str | None
+    steps: int
+    train_s: Seconds
+    weights_digest: str
+
+
+class Launch(Part):
+    """What launch.json says: how the stack was started on the cluster, and how it ended."""
+
+    stack: str
+    started: float  # Unix seconds, by the clock of the node that submitted
+    ended: float
+    exit_code: int
+    command: list[str]
+    nodes: list[str]  # in rank order, where known
+
+
+class Prepared(Part):
+    """What prepared.json says: how the run made its tokens itself, before its ranks started."""
+
+    started: float  # Unix seconds, by the clock of the node that had it done
+    ended: float
+    by: str  # who did it, in words
+    rows: int = Field(ge=0)  # reviews
+
+    @property
+    def seconds(self) -> float:
+        """How long it took."""
+        return max(0.0, self.ended - self.started)
+
+    def seconds_within(self, started: float, ended: float) -> float:
+        """How much of it lies between two moments."""
+        return max(0.0, min(self.ended, ended) - max(self.started, started))
+
+
+class Together(Part):
+    """The runs that began at the same moment because it was asked for: none of them was alone."""
+
+    why: Literal[
+        "side by side", "users"
+    ]  # on different workers, to save time; or to see them share a cluster
+    runs: Annotated[list[str], Field(min_length=2)]  # all of them, in the order of their places
+    place: int = Field(ge=0)  # of this one
+    begun: AwareDatetime  # the same in the records of all of them
+
+
+class Record(Part):
+    """One attempt at one run."""
+
+    schema_version: Literal[1] = SCHEMA_VERSION
+    matrix: str
+    campaign: str
+    run_id: str
+    attempt: int = Field(ge=1)
+    specification: RunSpec
+    work_digest: Sha256
+    conditions_digest: Sha256
+    code_digest: Sha256
+
+    status: Status
+    reason: str | None  # one sentence; None exactly when the status is ok
+    started: AwareDatetime  # UTC
+    ended: AwareDatetime | None  # None: the controller ended without saying so
+
+    total_s: Seconds | None  # from submission to the data at home, by the controller's monotonic clock
+    train_s: Seconds | None  # inside the training function, the slowest rank's
+    slowest_rank: int | None
+    phases: Phases | None
+    epochs: list[Epoch]
+    weights_digest: str | None
+    validation_correct: int | None  # at the end
+    validation_count: int | None
+
+    ranks: list[Rank]
+    launch: Launch | None
+    prepared: Prepared | None = None  # None: the run had its tokens before (all had, in older records)
+    environment: Environment
+    quiet: Quiet | None = None  # how quiet the nodes were when it began; None: nobody looked
+    together: Together | None = None  # None: it was alone
+    notes: list[str]  # what a reader of the figures should know
+    files: dict[str, Sha256]  # everything that was brought home
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run counts."""
+        return self.status == "ok"
+
+    @property
+    def among_users(self) -> bool:
+        """Whether it began at once with the runs of other users, to be held against runs that are alone."""
+        return self.together is not None and self.together.why == "users"
+
+    @model_validator(mode="after")
+    def _hangs_together(self) -> Record:
+        specification = self.specification
+        if self.run_id != specification.run_id:
+            raise ValueError(
+                f"run_id is {self.run_id}, but the specification makes it {specification.run_id}"
+            )
+        if self.work_digest != specification.work.digest:
+            raise ValueError("work_digest is not that of the specification's work")
+        if self.conditions_digest != specification.conditions.digest:
+            raise ValueError("conditions_digest is not that of the specification's conditions")
+        if self.ok != (self.reason is None):
+            raise ValueError("a reason is given exactly when the status is not ok")
+        if self.together is not None and self.together.runs[self.together.place :][:1] != [self.run_id]:
+            raise ValueError(f"of the runs that began together, number {self.together.place} is not this one")
+        if self.phases is not None:
+            total = sum(self.phases.values()) + (self.prepared.seconds if self.prepared else 0.0)
+            if self.total_s is None or abs(total - self.total_s) > SUM_TOLERANCE_S:
+                raise ValueError(f"the phases add up to {total:.6f} s, but total_s is {self.total_s}")
+        if self.ok:
+            needed = ("ended", "total_s", "train_s", "slowest_rank", "phases", "weights_digest", "launch")
+            lacking = [name for name in needed if getattr(self, name) is None]
+            if lacking:
+                raise ValueError(f"a run that is ok has {', '.join(lacking)}")
+            if len(self.ranks) != specification.work.world_size:
+                raise ValueError(f"{len(self.ranks)} ranks of {specification.work.world_size} are there")
+        return self
+
+
+def write_record(record: Record, folder: Path) -> None:
+    """Writes record.json into an attempt's folder, whole. A record that is there already is never replaced.
+
+    Raises:
+        UserError: there is one, or the record is not valid.
+    """
+    path = folder / RECORD
+    if path.exists():
+        raise UserError(f"{path} is there already; records are added, never replaced.")
+    text = record.model_dump_json(indent=2) + "\n"
+    parse_record(text.encode(), path)  # what can't be read again must not be written
+    write_whole(path, text)
+
+
+def read_record(path: Path) -> Record:
+    """The record in the file `path`.
+
+    Raises:
+        UserError: it can't be read or is not valid.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"The record {path} can't be read: {error.strerror}.") from error
+    try:
+        return parse_record(content, path)
+    except _Damaged as error:
+        raise UserError(
+            f"{error} Move this file away, not its folder: the next `run` records the attempt as interrupted."
+        ) from error
+
+
+class _Damaged(UserError):
+    """What stands in a record can't be one, for any checkout."""
+
+
+def parse_record(content: bytes, path: Path) -> Record:
+    """The record in `content`; `path` is only for the message.
+
+    Raises:
+        UserError: it is not valid.
+    """
+    try:
+        version = json.loads(content)["schema_version"]
+    except (ValueError, TypeError, KeyError) as error:
+        raise _Damaged(
+            f"The record {path} is damaged: it is no JSON object with a schema_version."
+        ) from error
+    if version != SCHEMA_VERSION:
+        raise UserError(
+            f"The record {path} has schema version {version!r}; this checkout reads version {SCHEMA_VERSION}."
+        )
+    try:
+        return Record.model_validate_json(content)
+    except ValidationError as error:
+        raise _Damaged(explain(error, f"The record {path}")) from error
+
+
+def utc_text(moment: datetime) -> str:
+    """A time as it is shown: `2026-11-21 11:45:00 UTC`."""
+    return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of records."""
+    content = Record.model_json_schema()
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"trainbed run record, version {SCHEMA_VERSION}",
+        **{key: value for key, value in content.items() if key != "title"},
+    }
+
+
+def schema_text() -> str:
+    """The text of the schema file."""
+    return json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    print(schema_text(), end="")

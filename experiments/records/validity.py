@@ -1,0 +1,127 @@
+"""Why a run whose command succeeded does not count all the same."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from experiments.records.observation import Asked
+from experiments.records.outputs import LeftLaunch, LeftRank, LeftResult
+from experiments.records.record import Prepared
+from training.spec import PHASES, RunSpec, explain
+
+
+def run_faults(
+    asked: Asked,
+    launch: LeftLaunch | None,
+    result: LeftResult | None,
+    ranks: list[LeftRank],
+    outputs: Path,
+) -> list[str]:
+    """Why a run whose command succeeded does not count, a sentence each."""
+    if launch is None:
+        return ["playbooks/run.yml succeeded, but brought no launch.json home."]
+    if result is None:
+        return ["The stack's command succeeded, but training left no result.json: it did not reach its end."]
+    specification, work = asked.specification, asked.specification.work
+    faults = []
+    if result.status != "ok":
+        faults.append(f"Training ended with the status {result.status!r}.")
+    if (steps := _resumed_after(outputs)) is not None:
+        faults.append(
+            f"Training went on from a checkpoint after {steps} steps: its times are those of a part, so that "
+            f"the run does not count (its weights: {result.weights_digest[:8]})."
+        )
+    spec_file = outputs / "spec.json"
+    if spec_file.exists():
+        try:
+            if RunSpec.model_validate_json(spec_file.read_bytes()) != specification:
+                faults.append(
+                    "The specification that reached the nodes (spec.json) is not the one that was asked for."
+                )
+        except ValidationError as error:
+            faults.append(explain(error, "spec.json, as it reached the nodes,"))
+    if [rank.rank for rank in ranks] != list(range(work.world_size)):
+        there = ", ".join(str(rank.rank) for rank in ranks) or "none"
+        faults.append(f"Of the ranks 0 to {work.world_size - 1} these left their file: {there}.")
+    digests = {rank.weights_digest for rank in ranks} | {result.weights_digest}
+    if len(digests) > 1:
+        shown = ", ".join(f"rank {rank.rank}: {rank.weights_digest[:8]}" for rank in ranks)
+        faults.append(f"The weights differ between ranks ({shown}).")
+    if result.validation_count != work.data.validation:
+        faults.append(
+            f"Accuracy was counted over {result.validation_count} reviews, "
+            f"but the data set has {work.data.validation} to validate with."
+        )
+    epochs = [epoch.epoch for epoch in result.epochs]
+    if epochs != list(range(1, work.epochs + 1)):
+        faults.append(f"Of the epochs 1 to {work.epochs} there are figures for {epochs}.")
+    for rank in ranks:
+        faults += _rank_faults(asked, rank)
+    if len({rank.uid for rank in ranks}) > 1:
+        shown = ", ".join(f"{rank.rank}: uid {rank.uid}" for rank in ranks)
+        faults.append(f"The ranks ran as different users ({shown}).")
+    return faults
+
+
+def prepared_faults(specification: RunSpec, prepared: Prepared | None) -> list[str]:
+    """What is wrong with how the run came to its tokens."""
+    data = specification.work.data
+    if specification.conditions.tokenizing != "in_run":
+        return ["The run made tokens itself (prepared.json), which it was not asked to."] if prepared else []
+    if prepared is None:
+        return ["The run was to make its tokens itself, but left no prepared.json."]
+    if prepared.rows != data.train + data.validation:
+        return [f"The run made tokens of {prepared.rows} reviews instead of {data.train + data.validation}."]
+    if not prepared.seconds:
+        return ["Making the tokens ended before it began (prepared.json): the node's clock was set."]
+    return []
+
+
+def _resumed_after(outputs: Path) -> int | None:
+    """The step after which training last went on from a checkpoint, as a stack may do by itself, or None."""
+    resumed = None
+    try:
+        lines = (outputs / "progress.jsonl").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return None
+    for line in lines:
+        try:
+            event = json.loads(line)
+            if event["event"] == "resume":
+                resumed = int(event["steps"])
+        except (ValueError, TypeError, KeyError):
+            continue  # half a line, of a process that was killed
+    return resumed
+
+
+def _rank_faults(asked: Asked, rank: LeftRank) -> list[str]:
+    specification, faults = asked.specification, []
+    if rank.world_size != specification.work.world_size:
+        faults.append(
+            f"Rank {rank.rank} saw {rank.world_size} ranks instead of {specification.work.world_size}."
+        )
+    if rank.environment_digest != asked.environment.environment_digest:
+        seen = rank.environment_digest[:12] if rank.environment_digest else "none that it knew of"
+        faults.append(
+            f"Rank {rank.rank} on {rank.host} ran in another environment ({seen}) than the cluster's "
+            f"({asked.environment.environment_digest[:12]})."
+        )
+    if rank.threads != specification.conditions.threads:
+        faults.append(
+            f"Rank {rank.rank} ran with {rank.threads} threads instead of {specification.conditions.threads}."
+        )
+    if asked.uid is not None and rank.uid != asked.uid:
+        faults.append(f"Rank {rank.rank} ran as uid {rank.uid} instead of {asked.uid}.")
+    elif rank.uid == 0:
+        faults.append(
+            f"Rank {rank.rank} ran as root; training runs as the testbed's own user on every stack."
+        )
+    if rank.code_digest != asked.source_digest:
+        faults.append(f"Rank {rank.rank} on {rank.host} ran other training code than the campaign's.")
+    unknown = sorted(set(rank.phases) - set(PHASES))
+    if unknown:
+        faults.append(f"Rank {rank.rank} reports phases that there are not: {', '.join(unknown)}.")
+    return faults

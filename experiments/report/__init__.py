@@ -1,0 +1,1 @@
+"""The report of a campaign: words and pictures."""

@@ -1,0 +1,234 @@
+"""The report's plots, each as PNG and SVG: the same figures give the same bytes."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Sequence
+from statistics import fmean
+from textwrap import fill
+from typing import Any, Final
+
+from experiments.analysis.dissertation import Reference
+from experiments.analysis.figures import Cell, Figures, phase_names, setting_text
+from experiments.analysis.ladders import Waterfall
+from experiments.report.sections.dissertation import SHORT, main_length
+from experiments.report.sections.ladders import draw_waterfalls
+from experiments.util.words import counted
+
+# Okabe and Ito's colours, which people with any kind of colour vision tell apart.
+COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000")
+HATCHES: Final = ("", "//", "xx", "..")
+INCHES_A_BAR: Final = 0.3
+DOT: Final = 14  # points², of one run
+WIDTH: Final = 55  # characters that a title of half the width has room for
+FORMATS: Final = {"png": {"Software": None}, "svg": {"Date": None}}  # what would differ from day to day
+DARK: Final = """
+@media (prefers-color-scheme: dark) {
+  svg { fill: #e4e8ec }
+  [style*="stroke: #000000"] { stroke: #e4e8ec !important }
+  [style*="fill: #ffffff"] { fill: #14171b !important }
+  [style*="stroke: #ffffff"] { stroke: #14171b !important }
+  [style*="stroke: #dddddd"] { stroke: #353c45 !important }
+}
+"""
+"""Where a reader wants it dark, an SVG changes black and white for the page's colours; hues stay."""
+
+
+def plots_of(
+    figures: Figures, reference: Reference, waterfalls: Sequence[Waterfall] = ()
+) -> dict[str, bytes]:
+    """Every plot that there are figures for, by file name."""
+    cells = [cell for cell in figures.cells if cell.train_s is not None]
+    drawn: dict[str, Callable[[Any], None]] = {}
+    if cells:
+        drawn["times"] = lambda figure: _times(figure, cells, reference)
+        drawn["phases"] = lambda figure: _phases(figure, cells)
+    if any(len(record.epochs) > 1 for cell in cells for record in cell.records):
+        drawn["curves"] = lambda figure: _curves(figure, cells)
+    if whole := [each for each in waterfalls if each.steps]:
+        drawn["why"] = lambda figure: draw_waterfalls(figure, whole)
+    return {name: data for kind, draw in drawn.items() for name, data in _render(kind, draw).items()}
+
+
+def _render(kind: str, draw: Callable[[Any], None]) -> dict[str, bytes]:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    style: Any = {
+        "svg.hashsalt": "trainbed",
+        "font.family": "DejaVu Sans",
+        "font.size": 9,
+        "axes.axisbelow": True,
+    }
+    with mpl.rc_context(style):
+        figure = Figure(figsize=(9, 4), layout="constrained")
+        draw(figure)
+        files = {}
+        for suffix, metadata in FORMATS.items():
+            out = io.BytesIO()
+            figure.savefig(out, format=suffix, dpi=120, metadata=metadata)
+            files[f"{kind}.{suffix}"] = out.getvalue()
+    files[f"{kind}.svg"] = _with_dark_colours(files[f"{kind}.svg"])
+    return files
+
+
+def _with_dark_colours(svg: bytes) -> bytes:
+    head, end, rest = svg.partition(b"</style>")
+    assert end, "Matplotlib writes a style sheet into every SVG"
+    return head + DARK.encode() + end + rest
+
+
+def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
+    """Figure 5.1: training time by stack and number of workers, here and in the dissertation."""
+    here, there = figure.subplots(1, 2)
+    length = main_length({int(cell.axes["epochs"]) for cell in cells})
+    chosen = [cell for cell in cells if int(cell.axes["epochs"]) == length]
+    chosen, setting = _first_settings(chosen)
+    stacks = list(dict.fromkeys(cell.stack for cell in chosen))
+    workers = sorted({cell.workers for cell in chosen})
+
+    def bars(
+        axes: Any,
+        title: str,
+        value: Callable[[str, int], tuple[float, float, int] | None],
+        singles: Callable[[str, int], list[float]],
+    ) -> None:
+        width = 0.8 / len(workers)
+        for at, number in enumerate(workers):
+            found = [(place, value(stack, number)) for place, stack in enumerate(stacks)]
+            known = [(place, each) for place, each in found if each is not None]
+            drawn = axes.bar(
+                [place + (at - (len(workers) - 1) / 2) * width for place, _ in known],
+                [each[0] for _, each in known],
+                width,
+                yerr=[each[1] for _, each in known] if any(each[1] for _, each in known) else None,
+                capsize=3,
+                color=COLOURS[at % len(COLOURS)],
+                hatch=HATCHES[at % len(HATCHES)],
+                edgecolor="white",
+                label=counted(number, "worker"),
+            )
+            _dots(axes, drawn, [singles(stacks[place], number) for place, _ in known])
+            axes.bar_label(drawn, [f"n={each[2]}" for _, each in known], padding=1, fontsize=7)
+        axes.margins(y=0.08)
+        axes.set_xticks(range(len(stacks)), stacks)
+        axes.set_ylabel("training time, s")
+        axes.set_title(title)
+        axes.grid(axis="y", color="#dddddd")
+        axes.legend(frameon=False)
+
+    def measured(stack: str, number: int) -> tuple[float, float, int] | None:
+        cell = next((c for c in chosen if (c.stack, c.workers) == (stack, number)), None)
+        if cell is None or cell.train_s is None:
+            return None
+        high = cell.train_s.high
+        return cell.train_s.mean, 0.0 if high is None else high - cell.train_s.mean, cell.train_s.n
+
+    def each_run(stack: str, number: int) -> list[float]:
+        cell = next(c for c in chosen if (c.stack, c.workers) == (stack, number))
+        times = [record.train_s for record in cell.records if record.train_s is not None]
+        return times if len(times) > 1 else []
+
+    def printed(stack: str, number: int) -> tuple[float, float, int] | None:
+        run = reference.run(stack, number, SHORT)
+        return (run.seconds, 0.0, run.of_runs) if run else None
+
+    spread = any(cell.train_s is not None and cell.train_s.high is not None for cell in chosen)
+    intervals = " (95 % intervals)" if spread else ""
+    bars(here, f"here, {counted(length, 'epoch')}{intervals}{setting}", measured, each_run)
+    bars(there, f"the dissertation, {SHORT} epochs (figure 5.1)", printed, lambda *_: [])
+
+
+def _dots(axes: Any, bars: Sequence[Any], times: Sequence[Sequence[float]]) -> None:
+    """One dot for each run of each bar, beside the line of its interval: none of them is left out."""
+    dots = [
+        (bar.get_x() + bar.get_width() / 4, seconds)
+        for bar, each in zip(bars, times, strict=True)
+        for seconds in each
+    ]
+    if dots:
+        axes.scatter(*zip(*dots, strict=True), s=DOT, color="#ffffff", edgecolors="#000000", zorder=3)
+
+
+def _first_settings(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
+    """For each number of workers the cells with its first setting, and a line that says so if others lack."""
+    first: dict[int, str] = {}
+    for cell in cells:
+        first.setdefault(cell.workers, setting_text(cell.axes))
+    kept = [cell for cell in cells if setting_text(cell.axes) == first[cell.workers]]
+    if len(kept) == len(cells):
+        return kept, ""
+    names = [name for name, value in cells[0].axes.items() if any(each.axes[name] != value for each in cells)]
+    told = {setting_text({name: cell.axes[name] for name in names}) for cell in kept}
+    only = told.pop() if len(told) == 1 else "the first setting of each number of workers"
+    return kept, f"\n{fill(f'only {only}', WIDTH)}"
+
+
+def _phases(figure: Any, cells: Sequence[Cell]) -> None:
+    """Where the time of every cell goes."""
+    shown = [cell for cell in cells if cell.phases is not None]
+    figure.set_figheight(max(figure.get_figheight(), 1.5 + INCHES_A_BAR * len(shown)))
+    axes = figure.subplots()
+    left = [0.0] * len(shown)
+    for at, phase in enumerate(phase_names(shown)):
+        seconds = [max(0.0, (cell.phases or {}).get(phase, 0.0)) for cell in shown]
+        axes.barh(
+            range(len(shown)),
+            seconds,
+            left=left,
+            color=COLOURS[at % len(COLOURS)],
+            hatch=HATCHES[at // len(COLOURS)],
+            edgecolor="white",
+            label=phase.replace("_", " "),
+        )
+        left = [before + more for before, more in zip(left, seconds, strict=True)]
+    axes.set_yticks(range(len(shown)), [_label(cell, shown) for cell in shown])
+    axes.invert_yaxis()
+    axes.set_xlabel("seconds of the slowest rank, mean")
+    axes.set_title("where the time goes")
+    axes.legend(frameon=False, ncols=1, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _curves(figure: Any, cells: Sequence[Cell]) -> None:
+    """Loss and accuracy by epoch, means over the seeds, all stacks over one another."""
+    losses, accuracies = figure.subplots(1, 2)
+    stacks = list(dict.fromkeys(cell.stack for cell in cells))
+    for at, cell in enumerate(cells):
+        # Equal work gives equal curves: what lies below is broader, so that it is seen.
+        below = len(stacks) - 1 - stacks.index(cell.stack)
+        for axes, name in ((losses, "train_loss"), (accuracies, "validation_accuracy")):
+            told: dict[int, list[float]] = {}
+            for record in cell.records:
+                for epoch in record.epochs:
+                    value = getattr(epoch, name)
+                    if value is not None:
+                        told.setdefault(epoch.epoch, []).append(value)
+            axes.plot(
+                list(told),
+                [fmean(values) for values in told.values()],
+                color=COLOURS[at % len(COLOURS)],
+                linestyle=("-", "--", ":", "-.")[at % 4],
+                marker="os^v"[at % 4],
+                markersize=4 + 3 * below,
+                linewidth=1.5 + 3 * below,
+                alpha=0.4 if below else 1,
+                label=_label(cell, cells),
+            )
+    losses.set_title("training loss")
+    accuracies.set_title("validation accuracy")
+    for axes in (losses, accuracies):
+        axes.set_xlabel("epoch")
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        axes.grid(color="#dddddd")
+    # Beside the axes, where it hides no line.
+    figure.legend(*losses.get_legend_handles_labels(), frameon=False, loc="outside right center")
+
+
+def _label(cell: Cell, cells: Sequence[Cell]) -> str:
+    rest = [
+        f"{name} {value}"
+        for name, value in cell.axes.items()
+        if name not in ("stack", "workers", "epochs") and any(other.axes[name] != value for other in cells)
+    ]
+    of = f"n={len(cell.records)}"
+    return ", ".join([f"{cell.stack}, {cell.workers} w, {cell.axes['epochs']} e", *rest, of])

@@ -1,0 +1,136 @@
+"""What all runs of a campaign have in common, as the report says it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from experiments.analysis.figures import Figures
+from experiments.campaign.campaign import CampaignFile
+from experiments.cluster.environment import ImageState
+from experiments.console.tables import model_text
+from experiments.matrix.model import Order
+from experiments.report.tables import NOTHING
+from experiments.util.words import counted
+
+
+def common_facts(figures: Figures) -> list[tuple[str, str]]:
+    """What is the same for all runs: a name and a text each."""
+    campaign, environment = figures.campaign, figures.campaign.environment
+    work = campaign.measured[0].specification.work
+    data = work.data
+    link = environment.link
+    measured = sorted(
+        {
+            record.environment.link.measured_mbit
+            for record in figures.counting
+            if record.environment.link.measured_mbit is not None
+        }
+    )
+    versions = dict(environment.versions)
+    if figures.counting:
+        versions |= figures.counting[0].ranks[0].versions
+    between = f" between {' and '.join(link.between)}" if link.between else ""
+    return [
+        (
+            "Data",
+            f"{data.source}: {data.train:,} to train, {data.validation:,} to validate, "
+            f"length {data.max_length}, digest {campaign.identity.dataset[:12]}",
+        ),
+        ("Model", model_text(work)),
+        ("Training", _training(campaign, _varying(campaign))),
+        ("Order", _order(campaign)),
+        ("Training code", f"digest {campaign.identity.code[:12]}, git {_revisions(figures)}"),
+        ("Environment", f"digest {environment.environment_digest[:12]}, lock {environment.lock}"),
+        ("Image", _image(environment.image)),
+        (
+            "Versions",
+            ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or NOTHING,
+        ),
+        (
+            "Link",
+            f"{link.configured or 'not limited'}, {_measured(measured)}{between}",
+        ),
+        ("Pinning", environment.pinning),
+        ("Device", f"{environment.device}, {counted(environment.slots_per_worker, 'slot')} by worker"),
+    ]
+
+
+def work_text(campaign: CampaignFile) -> str:
+    """The work of a campaign in half a sentence."""
+    work = campaign.measured[0].specification.work
+    return (
+        f"{model_text(work)}, on {work.data.source}, {work.data.train:,} reviews to train and "
+        f"{work.data.validation:,} to validate, {_batch(campaign, 'per worker')}, {work.precision}, "
+        f"on the {campaign.environment.device}"
+    )
+
+
+def _batch(campaign: CampaignFile, each: str) -> str:
+    """The batch of all runs: `32 per worker`, or what all workers of a run share."""
+    works = [run.specification.work for run in campaign.measured if run.cannot_run is None]
+    single, whole = ({getattr(work, name) for work in works} for name in ("batch_per_worker", "global_batch"))
+    if len(single) > 1 and len(whole) == 1:
+        return f"{whole.pop()} shared by all workers"
+    return f"{campaign.measured[0].specification.work.batch_per_worker} {each}"
+
+
+def _order(campaign: CampaignFile) -> str:
+    order = Order.model_validate(
+        campaign.identity.matrix.get("order", {"arrangement": "written", "warm_ups": False})
+    )
+    blocks = counted(len({run.block for run in campaign.plan}), "block")
+    warm_ups = sum(run.warm_up for run in campaign.plan)
+    arranged = (
+        f"random within {blocks} (seed {order.seed})" if order.arrangement == "random" else "as written"
+    )
+    before = (
+        "one warm-up run before each stack's first in a block, not counted" if warm_ups else "no warm-up runs"
+    )
+    return f"{arranged}, {before}"
+
+
+def _varying(campaign: CampaignFile) -> set[str]:
+    """Axes with more than one value: they are shown with each run, and are no facts about all."""
+    axes = [run.axes for run in campaign.measured]
+    return {name for name in axes[0] if len({json.dumps(each[name], sort_keys=True) for each in axes}) > 1}
+
+
+def _training(campaign: CampaignFile, varying: set[str]) -> str:
+    specification = campaign.measured[0].specification
+    work, threads = specification.work, specification.conditions.threads
+    parts = {
+        "epochs": counted(work.epochs, "epoch"),
+        "batch_per_worker": f"batch {_batch(campaign, 'by rank')}",
+        "learning_rate": f"learning rate {work.learning_rate:g}",
+        "warmup_steps": f"{work.warmup_steps} warm-up steps",
+        "weight_decay": f"weight decay {work.weight_decay:g}",
+        "precision": work.precision,
+        "threads": f"{counted(threads, 'thread')} by rank",
+    }
+    return ", ".join(text for name, text in parts.items() if name not in varying)
+
+
+def _image(image: ImageState) -> str:
+    if image.reference is None or image.id is None:
+        return NOTHING
+    return f"{image.reference}, id {image.id.removeprefix('sha256:')[:12]}"
+
+
+def _measured(values: Sequence[float]) -> str:
+    """`measured 935 to 941 Mbit/s`."""
+    if not values:
+        return "not measured"
+    ends = dict.fromkeys(f"{value:.0f}" for value in (min(values), max(values)))
+    return f"measured {' to '.join(ends)} Mbit/s"
+
+
+def _revisions(figures: Figures) -> str:
+    states = [figures.campaign.environment.git, *(record.environment.git for record in figures.counting)]
+    texts = [
+        "unknown"
+        if git.revision is None
+        else git.revision[:12] + (" with uncommitted changes" if git.dirty else "")
+        for git in states
+    ]
+    return ", ".join(dict.fromkeys(texts))

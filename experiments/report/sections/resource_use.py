@@ -1,0 +1,157 @@
+"""The report's table of what the runs used, and the remarks below it: who read it, and what is lacking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from experiments.analysis.figures import Cell, setting_text
+from experiments.analysis.resource_use import Used, usage
+from experiments.records.rank_use import RankUse, Read
+from experiments.records.record import Rank, Record
+from experiments.report.tables import NOTHING, Column, Table, stack_text
+from experiments.util.words import counted
+
+PARTS: Final = {
+    "cpu": "CPU s",
+    "memory": "Peak memory",
+    "network": "Sent and received",
+    "waiting": "Waiting for a core",
+    "machine": "Stolen time",
+    "energy": "CPU energy",
+}
+"""The parts that the table shows, and what it calls them."""
+HEADS: Final = {
+    "cpu_s_per_rank": "CPU s per rank",
+    "cpu_share_of_one_core": "of one core, %",
+    "peak_memory_mb": "peak memory, MB",
+    "sent_mb_per_rank_and_step": "sent per rank and step, MB",
+    "received_mb_per_rank_and_step": "received per rank and step, MB",
+    "gradients_mb_per_rank_and_step_in_theory": "gradients alone, in theory, MB",
+    "waited_s_per_rank": "waited for a core, s per rank",
+    "stolen_s_per_machine": "stolen, s",
+    "cpu_energy_j": "CPU energy, J",
+    "gpu_energy_j": "GPU energy, J",
+}
+"""The table's columns."""
+DIGITS: Final = {
+    "cpu_share_of_one_core": 0,
+    "peak_memory_mb": 0,
+    "cpu_energy_j": 0,
+    "gpu_energy_j": 0,
+    "cpu_s_per_rank": 1,
+    "waited_s_per_rank": 1,
+    "stolen_s_per_machine": 1,
+}
+"""After the point; two elsewhere."""
+
+
+def usage_table(cells: Sequence[Cell]) -> Table:
+    """The report's table."""
+    found = usage(cells)
+    records = [record for each in found for record in each.cell.records]
+    names = ("workers", "epochs", "runs", *HEADS.values())
+    return Table(
+        title="What the runs used",
+        before=(
+            "Read once before and once after the training function, evaluations and checkpoints included; "
+            "means over the runs of a cell. MB are 2^20 bytes."
+        ),
+        columns=[Column("stack"), *(Column(name, True) for name in names)],
+        rows=[_row(each) for each in found],
+        after=[*_who_read(records), *_counted(records), *_explained(found), *_lacking(records)],
+    )
+
+
+def _row(each: Used) -> list[str]:
+    cell = each.cell
+    figures = [_figure(name, each) for name in HEADS]
+    name = stack_text(cell.stack, setting_text(cell.axes))
+    return [name, str(cell.workers), str(cell.axes["epochs"]), str(each.runs), *figures]
+
+
+def _figure(name: str, each: Used) -> str:
+    value = each.found[name]
+    if value is None:
+        return NOTHING
+    scale = 100 if name == "cpu_share_of_one_core" else 1
+    text = f"{value.mean * scale:.{DIGITS.get(name, 2)}f}"
+    return text if value.n == each.runs else f"{text} (of {value.n})"
+
+
+def _uses(records: Iterable[Record]) -> list[tuple[Record, Rank, RankUse]]:
+    return [(record, rank, rank.use) for record in records for rank in record.ranks if rank.use]
+
+
+def _tells(read: Read) -> bool:
+    return any(value is not None for name, value in read if name not in ("by", "trouble"))
+
+
+def _who_read(records: Sequence[Record]) -> list[str]:
+    """Who read each figure, and how."""
+    remarks = []
+    for part, name in PARTS.items():
+        read = [getattr(use, part) for _, _, use in _uses(records)]
+        by = sorted({each.by for each in read if _tells(each)})
+        if by:
+            remarks.append(f"{name}: read in each rank's process, by {'; or by '.join(by)}.")
+    gpus = [rank.gpu for record in records for rank in record.ranks if rank.gpu]
+    by = sorted({gpu.energy_by for gpu in gpus if gpu.energy_by})
+    if by:
+        remarks.append(f"GPU energy: sampled in each rank's process by way of NVML, by {' or by '.join(by)}.")
+    return remarks
+
+
+def _counted(records: Sequence[Record]) -> list[str]:
+    """Over which interfaces the ranks met, stack by stack: their network namespaces differ."""
+    names: dict[str, set[str]] = {}
+    for record, _, use in _uses(records):
+        if use.way.interface:
+            names.setdefault(record.specification.stack, set()).add(use.way.interface)
+    if not names:
+        return []
+    told = "; ".join(f"{stack} {', '.join(sorted(found))}" for stack, found in names.items())
+    return [
+        "Sent and received are those of the interface over which a rank meets the others, with all else that "
+        "goes over it (the results on shared storage, what other programs send). Ranks of one namespace are "
+        f"given equal shares of its traffic. Interfaces: {told}. The records have the others, too."
+    ]
+
+
+def _explained(found: Sequence[Used]) -> list[str]:
+    if not found:
+        return []
+    return [
+        "Peak memory is that of the rank that held most; the other figures of ranks are means over them.",
+        "Gradients alone, in theory: parameters x 4 bytes (2 as bfloat16) x 2 (n - 1) / n, which each of n "
+        "ranks sends and receives in every step where they are summed in a ring; between ranks of one node "
+        "none of it goes over the network.",
+        "Stolen: seconds that the machine below took while this one wanted to run, on all its processors "
+        "together, a mean over the machines. CPU energy is that of all machines together, with whatever "
+        "else they did.",
+    ]
+
+
+def _lacking(records: Sequence[Record]) -> list[str]:
+    """What could not be read, and why, with the cells in which it happened."""
+    reasons: dict[tuple[str, str], dict[str, None]] = {}
+
+    def lacks(name: str, why: str, record: Record) -> None:
+        specification = record.specification
+        where = f"{specification.stack} with {counted(specification.work.workers, 'worker')}"
+        reasons.setdefault((name, why), {})[where] = None
+
+    for record, _, use in _uses(records):
+        for part, name in {**PARTS, "way": PARTS["network"]}.items():
+            if trouble := getattr(use, part).trouble:
+                lacks(name, trouble, record)
+    for record in records:
+        for gpu in [rank.gpu for rank in record.ranks if rank.gpu and rank.gpu.energy_j is None]:
+            lacks("GPU energy", gpu.trouble or f"{gpu.name} tells neither energy nor power.", record)
+    remarks = [
+        f"{name} can't be told, or not wholly, on {', '.join(where)}: {why}"
+        for (name, why), where in reasons.items()
+    ]
+    if records and not any(rank.gpu for record in records for rank in record.ranks):
+        remarks.append("GPU energy: no rank trained on a GPU.")
+    return remarks

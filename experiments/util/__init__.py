@@ -1,0 +1,1 @@
+"""What knows nothing of matrices, clusters and campaigns."""

@@ -1,0 +1,90 @@
+"""Two campaigns side by side, on records made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.analysis.compare import changes, differences, rows
+from experiments.campaign.plan import PlannedRun
+from experiments.cli import main
+from experiments.util.errors import UserError
+from tests.unit.experiments.made_up_records import STARTED, campaign, planned, record, spec
+
+
+def made(folder: Path, factor: float, **changed: Any) -> Any:
+    """A campaign of five seeds that takes `factor` times as long as another, with the same drift."""
+    plan = [planned("ddp", 2, seed) for seed in range(1, 6)]
+    times = [30 * (1 + 0.1 * seed) * factor * (1 + 0.001 * (-1) ** seed) for seed in range(1, 6)]
+    return campaign(
+        folder,
+        plan,
+        [record("ddp", 2, time, time + 9, seed, **changed) for seed, time in enumerate(times, 1)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("factor", "verdict"), [(1.1, "slower"), (0.9, "faster"), (1.0, "the same within 3 %")]
+)
+def test_cells_are_paired_by_seed(tmp_path: Path, factor: float, verdict: str) -> None:
+    first, second = made(tmp_path / "a", 1.0), made(tmp_path / "b", factor)
+    (change,) = changes(first, second)
+    assert change.ratio.ratio == pytest.approx(factor) and change.ratio.n == 5
+    assert change.verdict == verdict
+    assert change.weights == "equal weights"
+    assert differences(first, second) == []
+
+
+def test_other_weights_are_said(tmp_path: Path) -> None:
+    first, second = made(tmp_path / "a", 1.0), made(tmp_path / "b", 1.0, weights_digest="f" * 64)
+    assert changes(first, second)[0].weights == "other weights"
+
+
+def test_a_verdict_on_other_work_says_so(tmp_path: Path) -> None:
+    one = spec("ddp", 2)
+    work = one.work.model_copy(update={"learning_rate": 0.5})
+    other = one.model_copy(update={"work": work})
+    changed: dict[str, Any] = {"specification": other, "run_id": other.run_id, "work_digest": work.digest}
+    axes = {"stack": "ddp", "workers": 2, "epochs": 2, "seed": 1}
+    plan = [PlannedRun(run_id=other.run_id, axes=axes, specification=other)]
+    second = campaign(tmp_path / "b", plan, [record("ddp", 2, 50.0, 60.0, **changed)])
+    (change,) = changes(made(tmp_path / "a", 1.0), second)
+    assert change.verdict == "a single pair: nothing can be said; of other work"
+    assert rows([change])[0][4] == change.verdict
+
+
+def test_a_verdict_on_runs_side_by_side_against_runs_that_were_alone_says_so(tmp_path: Path) -> None:
+    runs = [(workers, seed) for workers in (1, 2) for seed in (1, 2, 3)]
+
+    def cells(folder: str, factor: float, **company: Any) -> Any:
+        records = [
+            record("ddp", workers, (30 + seed) * factor * (1 + seed * (factor - 1) / 100), 60.0, seed)
+            for workers, seed in runs
+        ]
+        if company:
+            together = {"runs": [records[0].run_id, "another"], "place": 0} | company
+            records[0] = record("ddp", 1, 34.0, 60.0, 1, together=together)
+        return campaign(tmp_path / folder, [planned("ddp", *run) for run in runs], records)
+
+    second = cells("b", 1.1, why="side by side", begun=STARTED)
+    beside, alone = changes(cells("a", 1.0), second)
+    assert (beside.verdict, alone.verdict) == ("slower; side by side in one of them only", "slower")
+
+
+def test_campaigns_without_a_run_in_common_are_refused(tmp_path: Path) -> None:
+    other = campaign(tmp_path / "b", [planned("spark", 1)], [record("spark", 1, 5.0, 6.0)])
+    with pytest.raises(UserError, match="have no run in common"):
+        changes(made(tmp_path / "a", 1.0), other)
+
+
+def test_the_command_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = made(tmp_path / "a", 1.0), made(tmp_path / "b", 1.1)
+    assert main(["compare", str(first.folder), str(second.folder)]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Not the same: nothing." in said
+    assert "1.100" in said and "slower" in said
+    assert "A and B ran at different times" in said
+    assert main(["compare", str(tmp_path / "none"), str(second.folder)]) == 2
+    assert "There is no campaign in" in capsys.readouterr().err

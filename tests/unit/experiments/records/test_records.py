@@ -1,0 +1,416 @@
+"""Records: their schema, what they refuse, and how they are composed from what a run left."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from experiments.campaign.code_archive import build_archive, sha256
+from experiments.cluster.playbooks import failure_message, last_lines
+from experiments.cluster.progress import Progress, duration
+from experiments.records.compose import compose
+from experiments.records.observation import Asked, Happened
+from experiments.records.rank_use import RankUse
+from experiments.records.reasons import cause_of_failure, sentence, without_secrets
+from experiments.records.record import SCHEMA, Record, parse_record, read_record, schema_text, write_record
+from experiments.util.errors import UserError
+from tests.unit.experiments.made_up_records import ENVIRONMENT, STARTED, record, spec
+from tests.unit.experiments.made_up_use import NO_RAPL, rank_use
+from training.spec import PHASES
+from training.use import Meter
+
+
+def test_the_schema_file_is_current() -> None:
+    assert SCHEMA.read_text() == schema_text(), (
+        f"write it anew: python -m experiments.records.record > {SCHEMA.name}"
+    )
+
+
+def test_a_record_fits_the_schema_and_comes_back_the_same(tmp_path: Path) -> None:
+    made = record("ddp", 2, 30.0, 40.0)
+    write_record(made, tmp_path)
+    path = tmp_path / "record.json"
+    jsonschema.validate(json.loads(path.read_text()), json.loads(SCHEMA.read_text()))
+    assert read_record(path) == made
+    with pytest.raises(UserError, match="never replaced"):
+        write_record(made, tmp_path)
+    assert [each.name for each in tmp_path.iterdir()] == ["record.json"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"total_s": 41.0}, "the phases add up to"),
+        ({"reason": "But why?"}, "a reason is given exactly when"),
+        ({"status": "failed"}, "a reason is given exactly when"),
+        ({"weights_digest": None}, "a run that is ok has weights_digest"),
+        ({"ranks": []}, "0 ranks of 2 are there"),
+        ({"run_id": "ddp-w2-e2-s1-00000000"}, "the specification makes it"),
+        ({"work_digest": "0" * 64}, "work_digest is not that"),
+        ({"surprise": 1}, "surprise: is not a setting there is"),
+        ({"schema_version": 2}, "has schema version 2"),
+        ({"started": "2026-11-21T11:45:00"}, "started: input should have timezone info"),
+        ({"phases": {"forward": 40.0}}, "the phases must be queue"),
+    ],
+)
+def test_a_record_that_contradicts_itself_is_refused(changes: dict[str, Any], said: str) -> None:
+    content = json.loads(record("ddp", 2, 30.0, 40.0).model_dump_json()) | changes
+    with pytest.raises(UserError) as raised:
+        parse_record(json.dumps(content).encode(), Path("here/record.json"))
+    assert said in str(raised.value) and "here/record.json" in str(raised.value)
+
+
+class Left:
+    """What a run of two workers left, good in all points, to be spoilt."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.outputs = folder / "outputs"
+        (self.outputs / "logs").mkdir(parents=True)
+        self.log = folder / "ansible.log"
+        self.log.write_text("")
+        self.asked = Asked("m", "c", 1, spec("ddp", 2), "c" * 64, "5" * 64, None, ENVIRONMENT)
+        self.happened = Happened(started=STARTED, ended=STARTED, total_s=60.0, exit_code=0)
+        self.launch = {"stack": "ddp", "started": 1000.0, "ended": 1050.0, "exit_code": 0, "command": ["x"]}
+        self.write("launch.json", self.launch)
+        for number in (0, 1):
+            self.rank(number)
+        self.result()
+
+    def write(self, name: str, content: Any) -> None:
+        (self.outputs / name).write_text(json.dumps(content))
+
+    def rank(self, number: int, **changes: Any) -> None:
+        content = {
+            "rank": number, "local_rank": 0, "world_size": 2, "host": f"worker{number + 1}.lab", "pid": 1,
+            "uid": 990, "affinity": [number], "threads": 1, "interop_threads": 1, "OMP_NUM_THREADS": "1",
+            "cpu_capability": "AVX2", "versions": {"torch": "2"}, "environment_digest": "e" * 64,
+            "code_digest": "5" * 64,
+            "times": {"process_start": 1003.0, "train_start": 1007.0, "train_end": 1047.0},
+            "phases": {"imports": 3.0, "rendezvous": 1.0, "forward": 15.0, "backward": 20.0, "other": 5.0},
+            "train_s": 40.0 + number, "steps": 126, "weights_digest": "w" * 64,
+        }  # fmt: skip
+        self.write(f"rank-{number}.json", content | changes)
+
+    def result(self, **changes: Any) -> None:
+        epochs = [
+            {"epoch": epoch, "train_loss": None, "seconds": 20.0, "lr": 0.1, "validation_correct": 700,
+             "validation_count": 1000, "validation_accuracy": 0.7, "validation_loss": 0.5}
+            for epoch in (1, 2)
+        ]  # fmt: skip
+        content = {"status": "ok", "epochs": epochs, "weights_digest": "w" * 64, "validation_count": 1000}
+        self.write("result.json", content | changes)
+
+    def compose(self) -> Record:
+        return compose(self.asked, self.happened, self.outputs, self.log)
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> Left:
+    return Left(tmp_path)
+
+
+def test_the_phases_are_the_slowest_ranks_and_add_up(left: Left) -> None:
+    left.write("launcher.json", {"queue_s": 0.5})
+    made = left.compose()
+    assert made.ok and made.slowest_rank == 1 and made.train_s == 41.0
+    assert made.phases is not None and tuple(made.phases) == PHASES
+    assert made.phases["queue"] == 0.5
+    assert made.phases["launch"] == pytest.approx(2.5)  # 3 s to the process, without the queue
+    assert made.phases["shutdown"] == pytest.approx(3.0)
+    assert made.phases["other"] == pytest.approx(60 - 0.5 - 2.5 - 3 - 1 - 15 - 20 - 3)
+    assert made.validation_correct == 700 and [rank.node for rank in made.ranks] == ["worker1", "worker2"]
+    assert made.files["result.json"] and made.notes == []
+
+
+def test_a_gpu_that_throttled_or_was_not_looked_at_is_noted(left: Left) -> None:
+    gpu = {"uuid": "GPU-1", "name": "Tesla T4", "samples": 40, "power_w_mean": 68.0}
+    left.rank(0, gpu=gpu | {"throttled": {"power cap": 0.25}}, CUDA_VISIBLE_DEVICES="0")
+    left.rank(1, gpu=gpu | {"samples": 0, "trouble": "Not sampled: NVMLError: no driver"})
+    made = left.compose()
+    assert made.ok and made.ranks[0].visible_gpus == "0"
+    assert made.ranks[0].gpu is not None and made.ranks[0].gpu.power_w_mean == 68.0
+    assert made.notes == [
+        "Rank 0's GPU (Tesla T4 on worker1.lab) throttled: power cap in 25 % of 40 samples.",
+        "Rank 1's GPU (Tesla T4 on worker2.lab): Not sampled: NVMLError: no driver",
+    ]
+
+
+def test_what_a_rank_used_is_kept_and_may_be_absent(left: Left) -> None:
+    left.rank(1, use=rank_use(), parameters=4_369_666)
+    made = left.compose()
+    assert made.ok and made.ranks[0].use is None
+    used = made.ranks[1].use
+    assert used is not None and made.ranks[1].parameters == 4_369_666
+    assert used.network.interfaces is not None and used.network.interfaces["eth0"].sent_bytes == 500 * 2**20
+    assert (used.energy.cpu_j, used.energy.trouble) == (None, NO_RAPL)
+    text = made.model_dump_json()
+    jsonschema.validate(json.loads(text), json.loads(SCHEMA.read_text()))
+    old = json.loads(text)
+    for rank in old["ranks"]:
+        del rank["use"], rank["parameters"]
+    assert parse_record(json.dumps(old).encode(), Path("record.json")).ranks[1].use is None
+
+
+def test_what_training_reads_is_what_records_hold() -> None:
+    RankUse.model_validate_json(json.dumps(Meter().stop()))
+
+
+def test_what_a_stack_says_of_its_containers_and_of_its_times_is_kept(left: Left) -> None:
+    left.rank(0, host="3f9a41c2")
+    assert left.compose().ranks[0].node is None
+    left.write(
+        "launcher.json", {"queue_s": 0.5, "hosts": {"3f9a41c2": "worker2"}, "notes": ["It was paused."]}
+    )
+    made = left.compose()
+    assert [rank.node for rank in made.ranks] == ["worker2", "worker2"]
+    assert made.notes == ["It was paused."]
+
+
+def test_training_that_was_put_together_from_two_parts_does_not_count(left: Left) -> None:
+    told = left.outputs / "progress.jsonl"
+    told.write_text('{"event": "start", "time": 1, "steps_per_epoch": 9}\n{"event": "st\n')
+    assert left.compose().ok
+    told.write_text(told.read_text() + '{"event": "resume", "time": 2, "steps": 12, "epochs": 1}\n')
+    made = left.compose()
+    assert (made.status, made.weights_digest) == ("failed", "w" * 64)
+    assert made.reason == (
+        "Training went on from a checkpoint after 12 steps: its times are those of a part, so that the run "
+        "does not count (its weights: wwwwwwww)."
+    )
+
+
+def test_clocks_that_differ_are_said(left: Left) -> None:
+    left.write("launch.json", left.launch | {"started": 1004.0})
+    made = left.compose()
+    assert made.phases is not None and made.phases["launch"] == 0
+    assert "launch took -1.000 s" in made.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("rank", "reason"),
+    [
+        (
+            {"weights_digest": "v" * 64},
+            "The weights differ between ranks (rank 0: wwwwwwww, rank 1: vvvvvvvv).",
+        ),
+        ({"threads": 2}, "Rank 1 ran with 2 threads instead of 1."),
+        (
+            {"environment_digest": None},
+            "Rank 1 on worker2.lab ran in another environment (none that it knew of)",
+        ),
+        ({"uid": 0}, "Rank 1 ran as root"),
+        ({"uid": 991}, "The ranks ran as different users (0: uid 990, 1: uid 991)."),
+        ({"code_digest": "6" * 64}, "Rank 1 on worker2.lab ran other training code"),
+        ({"code_digest": None}, "Rank 1 on worker2.lab ran other training code"),
+        ({"train_s": -1.0}, "rank-1.json, as the run left it, is not valid"),
+        ({"world_size": 1}, "Rank 1 saw 1 ranks instead of 2."),
+        ({"phases": {"coffee": 1.0}}, "Rank 1 reports phases that there are not: coffee."),
+        ({"phases": {"forward": -1.0}}, "rank-1.json, as the run left it, is not valid"),
+    ],
+)
+def test_a_rank_that_did_something_else_makes_the_run_fail(
+    left: Left, rank: dict[str, Any], reason: str
+) -> None:
+    left.rank(1, **rank)
+    made = left.compose()
+    assert made.status == "failed" and str(made.reason).startswith(reason)
+
+
+def test_training_runs_as_the_user_that_the_cluster_names(left: Left) -> None:
+    left.asked = dataclasses.replace(left.asked, uid=6100)
+    made = left.compose()
+    assert made.status == "failed" and made.reason == "Rank 0 ran as uid 990 instead of 6100."
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ({"validation_count": 1024}, "Accuracy was counted over 1024 reviews"),
+        ({"epochs": []}, "Of the epochs 1 to 2 there are figures for []."),
+        ({"epochs": [{"epoch": 0, "seconds": 1.0}]}, "result.json, as the run left it, is not valid"),
+        ({"status": "stopped"}, "Training ended with the status 'stopped'."),
+    ],
+)
+def test_a_result_that_is_not_whole_makes_the_run_fail(
+    left: Left, result: dict[str, Any], reason: str
+) -> None:
+    left.result(**result)
+    made = left.compose()
+    assert made.status == "failed" and str(made.reason).startswith(reason)
+
+
+def test_missing_and_damaged_files_make_the_run_fail(left: Left) -> None:
+    (left.outputs / "rank-1.json").unlink()
+    assert left.compose().reason == "Of the ranks 0 to 1 these left their file: 0."
+    (left.outputs / "result.json").write_text("{")
+    assert str(left.compose().reason).startswith("result.json, as the run left it, is not valid")
+    (left.outputs / "result.json").unlink()
+    assert "left no result.json" in str(left.compose().reason)
+    left.write("spec.json", {"stack": "ddp"})
+    left.rank(1)
+    left.result()
+    assert "spec.json, as it reached the nodes, is not valid" in str(left.compose().reason)
+    (left.outputs / "launch.json").unlink()
+    assert "brought no launch.json home" in str(left.compose().reason)
+
+
+def test_another_specification_on_the_nodes_makes_the_run_fail(left: Left) -> None:
+    left.write("spec.json", spec("ddp", 2).model_dump(mode="json"))
+    assert left.compose().ok
+    left.write("spec.json", spec("ddp", 2, seed=7).model_dump(mode="json"))
+    assert "is not the one that was asked for" in str(left.compose().reason)
+
+
+def test_python_never_started(left: Left) -> None:
+    for path in left.outputs.glob("*.json"):
+        path.unlink()
+    left.happened.exit_code = 2
+    left.log.write_text(
+        "TASK [ddp : Launch] ***\nfatal: [worker1]: UNREACHABLE! => \n    changed: false\n"
+        "    msg: 'Failed to connect to the host via ssh: timeout'\n    unreachable: true\n\n"
+        "PLAY RECAP ***\nworker1: failed\n"
+    )
+    made = left.compose()
+    assert made.status == "failed" and made.phases is None and made.ranks == []
+    assert made.reason == "worker1: Failed to connect to the host via ssh: timeout."
+    (left.outputs / "logs" / "worker2.log").write_text("epoch 1 of 2\n")
+    assert left.compose().reason == made.reason  # the stack's log would only tell what went well
+    assert last_lines(left.log, 1) == ["    unreachable: true"]
+
+
+def test_an_interrupted_run_keeps_the_figures_that_were_seen(left: Left) -> None:
+    (left.outputs / "result.json").unlink()
+    left.happened.interrupted = "Told to stop."
+    left.happened.epochs_seen = [{"epoch": 1, "train_loss": 0.6, "seconds": 9.0, "surprise": 1}]
+    made = left.compose()
+    assert made.status == "interrupted" and made.reason == "Told to stop."
+    assert [epoch.train_loss for epoch in made.epochs] == [0.6] and "seen while it ran" in made.notes[-1]
+
+
+def test_the_cause_is_taken_from_the_rank_that_failed_first(tmp_path: Path) -> None:
+    def error(rank: int, kind: str, message: str) -> None:
+        content = {"rank": rank, "host": "worker1", "type": kind, "message": message}
+        (tmp_path / f"error-{rank}.json").write_text(json.dumps(content))
+
+    error(0, "RuntimeError", "[gloo] Connection closed by peer")
+    error(1, "ValueError", "password=swordfish is wrong.")
+    said = cause_of_failure(tmp_path, tmp_path / "none.log", 1)
+    assert said == "Rank 1 on worker1: ValueError: password=*** is wrong (2 ranks reported an error)."
+
+
+def test_a_rank_that_is_gone_is_the_cause_and_one_that_failed_is_before_those_that_say_so(
+    tmp_path: Path,
+) -> None:
+    def error(rank: int, kind: str, message: str) -> None:
+        content = {"rank": rank, "host": f"worker{rank + 1}", "type": kind, "message": message}
+        (tmp_path / f"error-{rank}.json").write_text(json.dumps(content))
+
+    error(0, "PeerError", "Rank 1 on worker2 is gone: no sign of life for 3 s.")
+    said = cause_of_failure(tmp_path, tmp_path / "none.log", 1)
+    assert said == "Rank 0 on worker1: PeerError: Rank 1 on worker2 is gone: no sign of life for 3 s."
+    error(1, "DataError", "The data are damaged.")
+    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1).startswith(
+        "Rank 1 on worker2: DataError: The data"
+    )
+
+
+def test_a_rank_that_left_nothing_is_named_where_others_only_lost_it(tmp_path: Path) -> None:
+    content = {
+        "rank": 0,
+        "host": "worker1",
+        "type": "RuntimeError",
+        "message": "[gloo] Connection closed by peer",
+    }
+    (tmp_path / "error-0.json").write_text(json.dumps(content))
+    said = "Rank 0 on worker1: RuntimeError: [gloo] Connection closed by peer."
+    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == said
+    (tmp_path / "spec.json").write_text(json.dumps({"work": {"workers": 2, "slots_per_worker": 1}}))
+    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == (
+        "Rank 1 ended without a word (killed, or the node went away); rank 0 on worker1 noticed: "
+        "RuntimeError: [gloo] Connection closed by peer."
+    )
+    (tmp_path / "rank-1.json").write_text("{}")
+    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == said
+    # Its connections may be lost together with what the ranks met at.
+    (tmp_path / "rank-1.json").unlink()
+    content |= {"type": "PeerError", "message": "The process that the ranks met at has not answered for 4 s."}
+    (tmp_path / "error-0.json").write_text(json.dumps(content))
+    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1).startswith(
+        "Rank 1 ended without a word (killed"
+    )
+
+
+def test_what_ansible_says_over_several_lines_is_one_sentence(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text(
+        "fatal: [a -> b]: FAILED! => \n    msg: |-\n        One\n        two.\n    rc: 1\n"
+        "other\n"
+        "failed: [c] (item=1) => FAILED!\n    msg: non-zero return code\n"
+    )
+    assert failure_message(log) == "a: One two."
+    log.write_text(
+        "fatal: [b]: FAILED! => \n    msg: non-zero return code\n    rc: 1\n"
+        "    stderr: |-\n        Warning: first\n        no room: at all\n    stderr_lines: <omitted>\n"
+    )
+    assert failure_message(log) == "b: no room: at all"
+    assert failure_message(tmp_path / "none") is None
+    log.write_text("nothing of use\n")
+    assert failure_message(log) is None
+
+
+def test_secrets_stay_out() -> None:
+    assert (
+        without_secrets("--conf spark.authenticate.secret=abc x") == "--conf spark.authenticate.secret=*** x"
+    )
+    assert without_secrets("https://ada:pw@store/x") == "https://***@store/x"
+    assert without_secrets("https://t0ken@store/x") == "https://***@store/x"
+    assert without_secrets("tokenizer: KeyError, tokens_per_s: 3") == "tokenizer: KeyError, tokens_per_s: 3"
+    assert len(sentence("x" * 1000)) == 400
+
+
+def test_the_archive_depends_on_the_code_alone(tmp_path: Path) -> None:
+    digests = []
+    for name in ("one", "two"):
+        package = tmp_path / name / "training"
+        (package / "__pycache__").mkdir(parents=True)
+        (package / "a.py").write_text("A = 1\n")
+        (package / "__pycache__" / "a.py").write_text(name)
+        (package / "notes.txt").write_text(name)
+        (package / "a.py").chmod(0o600 if name == "one" else 0o755)
+        digests.append(sha256(build_archive(package)))
+    assert digests[0] == digests[1]
+    (tmp_path / "two" / "training" / "a.py").write_text("A = 2\n")
+    assert sha256(build_archive(tmp_path / "two" / "training")) != digests[0]
+    with pytest.raises(UserError, match="no Python code"):
+        build_archive(tmp_path / "none")
+
+
+def test_progress_in_words() -> None:
+    progress = Progress(epochs=2)
+    assert progress.text() == "starting" and progress.seconds_left is None
+
+    def add(**event: Any) -> None:
+        progress.add(json.dumps(event))
+
+    add(event="start", time=100.0, epochs=2, steps_per_epoch=10, world_size=1, parameters=1)
+    assert progress.text() == "training starts"
+    add(event="step", time=105.0, epoch=1, step=5, steps=10, loss=0.614, lr=0.1, samples_per_s=209.6)
+    assert progress.text() == "epoch 1 of 2 · loss 0.61 · 210 samples/s"
+    assert progress.seconds_left == pytest.approx(15)
+    progress.add('{"event": "step", "ti')  # cut off
+    progress.add("[]")
+    add(event="step", time=110.0, epoch=1, step=10, steps=10, loss=None, lr=0.1, samples_per_s=209.6)
+    assert "loss nan" in progress.text()
+    add(event="epoch", time=111.0, epoch=1, train_loss=0.6, seconds=11.0)
+    assert progress.epoch_figures == [{"epoch": 1, "train_loss": 0.6, "seconds": 11.0}]
+    add(event="end", time=130.0, weights_digest="w")
+    assert "bringing the data home" in progress.text()
+    assert [duration(seconds) for seconds in (1, 33, 70, 600, 7200)] == [
+        "about 5 s", "about 35 s", "about 1 min", "about 10 min", "about 2.0 h",
+    ]  # fmt: skip

@@ -1,0 +1,267 @@
+"""From texts to a trained model: the record of preparing, its table, and who can't be asked for it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from experiments.analysis.figures import PREPARING, figures_of
+from experiments.campaign.campaign import Campaign
+from experiments.campaign.plan import PlannedRun, make_plan
+from experiments.cluster.description import Cluster
+from experiments.matrix.loading import load_matrix
+from experiments.records.record import SCHEMA, Record, parse_record
+from experiments.report.sections.from_texts import (
+    TITLE,
+    end_to_end,
+    from_texts,
+    from_texts_rows,
+    from_texts_table,
+)
+from experiments.report.writer import view, write_report
+from tests.unit.experiments.made_up_records import campaign, record, spec
+from tests.unit.experiments.made_up_workplace import Workplace
+from tests.unit.experiments.records.test_records import Left
+from training.spec import PHASES, RunSpec
+
+ROWS = 5000
+
+
+def in_run(stack: str, workers: int, seed: int) -> RunSpec:
+    one = spec(stack, workers, seed)
+    return one.model_copy(update={"conditions": one.conditions.model_copy(update={"tokenizing": "in_run"})})
+
+
+def made(stack: str, seed: int, train_s: float, preparing_s: float, *, before: bool) -> Record:
+    """A run of 2 workers; its stack's command takes 20 s more than training, and preparing what it takes.
+
+    Args:
+        stack: its stack.
+        seed: its seed.
+        train_s: seconds of training.
+        preparing_s: seconds of preparing.
+        before: whether that ended 3 s before the stack's command began, else it is a part of it.
+    """
+    one = in_run(stack, 2, seed)
+    began = 1000.0 if before else 1000.0 + preparing_s + 3.0
+    prepared = {"started": began - preparing_s - 3.0, "ended": began - 3.0, "by": "two hands", "rows": ROWS}
+    took = train_s + 20.0 + (0.0 if before else preparing_s)
+    launch = {"stack": stack, "started": 1000.0, "ended": 1000.0 + took, "exit_code": 0}
+    total_s = train_s + preparing_s + 30.0
+    phases = dict.fromkeys(PHASES, 0.0) | {"forward": train_s, "other": 30.0}
+    changes: dict[str, Any] = {
+        "specification": one,
+        "run_id": one.run_id,
+        "conditions_digest": one.conditions.digest,
+        "launch": launch | {"command": ["launch"], "nodes": []},
+        "prepared": prepared,
+        "phases": phases,
+    }
+    return record(stack, 2, train_s, total_s, seed, **changes)
+
+
+def planned_and_made(results: Path, records: list[Record]) -> Campaign:
+    """A campaign whose plan is what was made."""
+    plan = [
+        PlannedRun(
+            run_id=each.run_id,
+            axes={"stack": each.specification.stack, "workers": 2, "epochs": 2}
+            | {"seed": each.specification.work.seed},
+            specification=each.specification,
+        )
+        for each in records
+    ]
+    return campaign(results, plan, records)
+
+
+def etl(results: Path, noise_s: float = 0.5) -> Campaign:
+    """DDP prepares in 20 s before it trains for 60 s, Spark in 10 s and 66 s."""
+    records = []
+    for seed in (1, 2, 3):
+        more = (seed - 2) * noise_s
+        records += [
+            made("ddp", seed, 60.0 + more, 20.0, before=True),
+            made("spark", seed, 66.0 + 2 * more, 10.0, before=False),
+        ]
+    return planned_and_made(results, records)
+
+
+def test_end_to_end_has_preparing_once_and_no_time_between() -> None:
+    assert end_to_end(made("ddp", 1, 60.0, 20.0, before=True)) == pytest.approx(20 + 60 + 20)
+    assert end_to_end(made("spark", 1, 66.0, 10.0, before=False)) == pytest.approx(10 + 66 + 20)
+
+
+def test_each_cell_is_taken_apart_and_held_against_the_baseline(tmp_path: Path) -> None:
+    ddp, spark = from_texts(figures_of(etl(tmp_path)))
+    assert (ddp.cell.stack, ddp.ratio, ddp.preparing_ratio) == ("ddp", None, None)
+    assert ddp.preparing_s.mean == pytest.approx(20) and ddp.training_s.mean == pytest.approx(60)
+    assert ddp.end_to_end_s.mean == pytest.approx(100) and ddp.end_to_end_s.n == 3
+    assert spark.ratio is not None and spark.preparing_ratio is not None
+    assert spark.preparing_ratio.ratio == pytest.approx(0.5)
+    assert spark.ratio.ratio == pytest.approx(0.96, abs=0.001) and spark.ratio.n == 3
+    assert spark.ratio.low is not None and spark.ratio.low < 0.96 < (spark.ratio.high or 0)
+    assert spark.corrected_p == pytest.approx(spark.ratio.p)  # the only comparison
+
+
+def test_a_clock_that_was_set_back_leaves_a_pair_out_and_no_report(tmp_path: Path) -> None:
+    records = [
+        made(stack, seed, 60.0 + seed, 0.0 if (stack, seed) == ("ddp", 2) else 20.0, before=stack == "ddp")
+        for stack in ("ddp", "spark")
+        for seed in (1, 2, 3)
+    ]
+    where = planned_and_made(tmp_path, records)
+    _, spark = from_texts(figures_of(where))
+    assert spark.preparing_ratio is not None and spark.preparing_ratio.n == 2
+    assert spark.ratio is not None and spark.ratio.n == 3
+    assert write_report(where)
+
+
+def test_the_table_says_it_and_every_file_has_it(tmp_path: Path) -> None:
+    where = etl(tmp_path)
+    table = from_texts_table(from_texts(figures_of(where)), "ddp")
+    assert table.rows[0][:7] == ["ddp", "2", "2", "3", "20.0 ± 0.0", "60.0 ± 1.2", "100.0 ± 1.2"]
+    assert table.rows[1][:7] == ["spark", "2", "2", "3", "10.0 ± 0.0", "66.0 ± 2.5", "96.0 ± 2.5"]
+    assert table.rows[1][7:10] == ["3", "0.500", "0.960"]
+    assert table.rows[1][-1] == "takes less time"
+    assert len(table.columns) == len(table.rows[0]) == len(table.rows[1])
+    assert "ddp, 2 workers: 5,000 reviews, by two hands." in table.after
+    names = [path.name for path in write_report(where)]
+    for name in ("report.md", "report.html"):
+        assert TITLE in (where.folder / name).read_text(encoding="utf-8") and name in names
+    exported = (where.folder / "figures.csv").read_text(encoding="utf-8")
+    rows = from_texts_rows(from_texts(figures_of(where)), "ddp")
+    assert [row["quantity"] for row in rows] == [
+        *("preparing_s", "train_s", "end_to_end_s"),
+        *("preparing_s", "train_s", "end_to_end_s", "preparing_s over ddp", "end_to_end_s over ddp"),
+    ]
+    assert exported.count('"from texts"') == len(rows)
+    before = {path.name: path.read_bytes() for path in where.folder.glob("report.*")}
+    write_report(where)
+    assert {path.name: path.read_bytes() for path in where.folder.glob("report.*")} == before
+
+
+def test_the_decision_on_data_is_taken_by_it(tmp_path: Path) -> None:
+    content = view(figures_of(etl(tmp_path)))
+    table = next(table for table in content["tables"] if table.title == "Which stack in which situation")
+    row = next(row for row in table.rows if row[0] == "training is one part of work on data")
+    entries = dict(zip((column.name for column in table.columns), row, strict=True))
+    assert (
+        entries["decided by"] == f"end to end: {TITLE}" and entries["speaks for"] == "spark rather than ddp"
+    )
+    assert entries["ddp"] == "2 workers, 2 epochs: 100.0 s"
+    assert re.fullmatch(r"2 workers, 2 epochs: 96\.0 s \(0\.9\d to 0\.9\d times ddp's\)", entries["spark"]), (
+        entries
+    )
+
+
+def test_preparing_is_a_piece_of_its_own_among_the_phases(tmp_path: Path) -> None:
+    content = view(figures_of(etl(tmp_path)))
+    table = next(table for table in content["tables"] if table.title == "Where the time goes")
+    names = [column.name for column in table.columns]
+    assert names[names.index("launch") + 1] == PREPARING
+    for row in table.rows:
+        pieces = [float(value) for value in row[4:-1]]
+        assert sum(pieces) == pytest.approx(float(row[-1]), abs=0.05)
+        assert row[names.index(PREPARING)] == ("20.00" if row[0] == "ddp" else "10.00")
+
+
+def test_a_campaign_without_such_runs_has_neither_table_nor_column(tmp_path: Path) -> None:
+    plain = [record("ddp", 1, 50.0, 62.0)]
+    plan = [
+        PlannedRun(
+            run_id=plain[0].run_id,
+            axes={"stack": "ddp", "workers": 1, "epochs": 2, "seed": 1},
+            specification=plain[0].specification,
+        )
+    ]
+    paths = write_report(campaign(tmp_path, plan, plain))
+    text = paths[0].read_text(encoding="utf-8")
+    assert TITLE not in text and PREPARING not in text and "| rendezvous |" in text
+
+
+class Tokenised(Left):
+    """What a run left that made its tokens."""
+
+    def __init__(self, folder: Path, started: float, ended: float) -> None:
+        super().__init__(folder)
+        asked = in_run("ddp", 2, 1)
+        self.asked = self.asked.__class__(**{**vars(self.asked), "specification": asked})
+        self.note = {"started": started, "ended": ended, "by": "a process", "rows": ROWS, "files": {}}
+        self.write("prepared.json", self.note)
+
+
+@pytest.mark.parametrize(
+    ("started", "ended", "launch"),
+    [
+        (980.0, 995.0, 3.0),  # before the stack was launched: nothing of it is in launch
+        (1000.5, 1002.0, 1.5),  # between that and the first process of a rank
+    ],
+)
+def test_preparing_is_no_part_of_launch_and_all_adds_up(
+    tmp_path: Path, started: float, ended: float, launch: float
+) -> None:
+    made = Tokenised(tmp_path, started, ended).compose()
+    assert made.ok and made.prepared is not None and made.phases is not None
+    assert made.prepared.seconds == ended - started and made.prepared.by == "a process"
+    assert made.phases["launch"] == pytest.approx(launch)
+    assert sum(made.phases.values()) + made.prepared.seconds == pytest.approx(made.total_s)
+    text = made.model_dump_json()
+    jsonschema.validate(json.loads(text), json.loads(SCHEMA.read_text()))
+    assert parse_record(text.encode(), Path("record.json")) == made
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        (None, "The run was to make its tokens itself, but left no prepared.json."),
+        ({"rows": 7}, "The run made tokens of 7 reviews instead of 5000."),
+        ({"ended": 900.0}, "Making the tokens ended before it began (prepared.json): the node's clock"),
+        ({"rows": "many"}, "prepared.json, as the run left it, is not valid: rows: "),
+    ],
+)
+def test_a_run_without_a_good_note_does_not_count(
+    tmp_path: Path, changes: dict[str, Any] | None, reason: str
+) -> None:
+    left = Tokenised(tmp_path, 980.0, 995.0)
+    if changes is None:
+        (left.outputs / "prepared.json").unlink()
+    else:
+        left.write("prepared.json", left.note | changes)
+    made = left.compose()
+    assert made.status == "failed" and str(made.reason).startswith(reason)
+
+
+def test_a_record_from_before_is_still_one() -> None:
+    old = json.loads(record("ddp", 2, 30.0, 40.0).model_dump_json())
+    del old["prepared"]
+    assert parse_record(json.dumps(old).encode(), Path("record.json")).prepared is None
+
+
+def test_the_matrix_holds_spark_against_ddp_and_determined_says_why_not(
+    tmp_path: Path, workplace: Workplace
+) -> None:
+    content = json.loads((workplace.cluster_folder / "cluster.json").read_bytes())
+    content |= {"stacks": ["ddp", "spark", "determined"], "threads": 1}
+    cluster = Cluster.model_validate_json(json.dumps(content))
+    matrix = load_matrix("etl")
+    runs = [run for run in make_plan(matrix, cluster, "a" * 64) if not run.warm_up]
+    assert len(runs) == 12 and all(run.cannot_run is None for run in runs)
+    assert matrix.stacks == ["ddp", "spark"]
+    assert {run.specification.conditions.tokenizing for run in runs} == {"in_run"}
+    assert {run.specification.work.epochs for run in runs} == {1}
+    path = tmp_path / "etl.yml"
+    text = (Path("experiments") / "matrices" / "etl.yml").read_text(encoding="utf-8")
+    path.write_text(text.replace("[ddp, spark]", "[ddp, determined]"), encoding="utf-8")
+    reasons = {
+        run.cannot_run
+        for run in make_plan(load_matrix(str(path)), cluster, "a" * 64)
+        if run.specification.stack == "determined"
+    }
+    (reason,) = reasons
+    assert reason is not None
+    assert reason.startswith("determined can't have tokenizing in_run: its experiments train on data that is")

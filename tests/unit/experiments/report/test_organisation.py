@@ -1,0 +1,443 @@
+"""What the report says of stacks besides their times: what they need, take and offer, and which to take."""
+
+from __future__ import annotations
+
+import ast
+import json
+from datetime import timedelta
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from experiments.analysis.figures import figures_of
+from experiments.campaign.code_archive import launching_digest
+from experiments.campaign.stacks import FILE as STACKS_FILE
+from experiments.campaign.stacks import About, Launcher, Stack, Stacks, added, code_lines, count_stacks
+from experiments.cluster.installing import PLAYBOOK, Installing, Needs, NodeNeeds, Port, played_roles
+from experiments.cluster.provisioning import FILE as PROVISIONING_FILE
+from experiments.cluster.provisioning import Provisioning
+from experiments.cluster.stack_facts import OFFERS, Claim, Facts, read_facts
+from experiments.console.check import faults_of
+from experiments.report.sections.decisions import situations
+from experiments.report.tables import Table
+from experiments.report.writer import view, write_report
+from experiments.util.errors import UserError
+from experiments.util.paths import REPOSITORY
+from tests.unit.experiments.made_up_records import STARTED, campaign, planned, quick, record, with_batches
+from tests.unit.experiments.made_up_workplace import Workplace
+from tests.unit.experiments.report.test_report import seeds
+
+STACKS = sorted(path.parts[-3] for path in (REPOSITORY / "roles").glob("*/tasks/run.yml"))
+DEBIAN = "Debian GNU/Linux 12 (bookworm)"
+
+
+def facts_of_stack(stack: str) -> Facts:
+    facts = read_facts(REPOSITORY / "roles" / stack)
+    assert facts is not None
+    return facts
+
+
+@cache
+def names_in(file: str) -> set[str]:
+    """The names of the tests in a file."""
+    tree = ast.parse((REPOSITORY / file).read_text(encoding="utf-8"))
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_every_test_that_a_shipped_stack_names_is_there(stack: str) -> None:
+    named = [each for claim in facts_of_stack(stack).claims for each in claim.shown_by]
+    assert named
+    for each in named:
+        file, _, name = each.partition("::")
+        assert name in names_in(file), each
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_a_shipped_stack_has_a_launcher_and_stands_on_roles_that_are_played(stack: str) -> None:
+    kept = count_stacks(REPOSITORY, [stack], DEBIAN)
+    launcher = kept.stacks[stack].launcher
+    assert launcher is not None and launcher.lines > 0 and (REPOSITORY / launcher.file).is_file()
+    played = played_roles(REPOSITORY / PLAYBOOK)
+    stands_on = facts_of_stack(stack).stands_on
+    assert set(stands_on) <= set(played) and not set(stands_on) & set(kept.common)
+    # Who uses the engine stands on it.
+    text = "".join(path.read_text() for path in (REPOSITORY / "roles" / stack / "vars").glob("*.yml"))
+    assert ("docker" in text) == ("docker" in stands_on)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"says": "It does"}, "one of shown_by"),
+        ({"says": "It does", "figure": "launch", "not_shown": "no test"}, "one of shown_by"),
+        ({"says": "It does", "not_shown": "no test", "against": "a stand-in"}, "it goes with shown_by"),
+        ({"says": "It does", "shown_by": ["tests/unit/test_it.py"]}, "shown_by"),
+        ({"says": "It does", "figure": "opinion"}, "figure"),
+    ],
+)
+def test_a_claim_names_what_shows_it_or_why_nothing_does(content: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValidationError, match=sentence):
+        Claim.model_validate(content)
+
+
+def test_facts_that_are_not_whole_are_refused_with_their_place(tmp_path: Path) -> None:
+    (tmp_path / "meta").mkdir()
+    assert read_facts(tmp_path) is None
+    (tmp_path / "meta" / "facts.yml").write_text("title: Made up\nstands_on: []\n")
+    with pytest.raises(UserError, match=r"facts.yml is not valid: using: is missing; offers: is missing"):
+        read_facts(tmp_path)
+
+
+def test_lines_of_code_are_counted_without_words_about_them(tmp_path: Path) -> None:
+    file = tmp_path / "launcher.py"
+    file.write_text(
+        '"""Says\n\nwhat."""\n\nimport a  # why\n\n'
+        '# how\ndef f() -> None:\n    """Do."""\n    a.b(\n        "x"\n    )\n'
+    )
+    assert code_lines(file) == ["import a  # why", "def f() -> None:", "a.b(", '"x"', ")"]
+    assert code_lines(tmp_path / "none.py") is None
+    assert added(["a", "b"], ["a", "x", "b", "y"]) == 2 and added(["a"], ["a"]) == 0
+    file.write_text("def (")
+    with pytest.raises(UserError, match=r"launcher.py, line 1: not Python"):
+        code_lines(file)
+
+
+def made_up(name: str, steps: int, levels: str = "by hand", **claim: Any) -> Stack:
+    """A stack with so many steps on the master, whose every feature has this level."""
+    shown = claim or {"shown_by": ["tests/unit/test_made_up.py::test_it"]}
+    features = {each: {"says": f"{name} does it", "level": levels} | shown for each in OFFERS}
+    start = {"says": "start it", "figure": "launch"}
+    using = {"commands": [start], "logs": [{"says": "its log", "figure": "logs"}]}
+    content = {"title": name, "stands_on": ["ground"], "using": using, "offers": features}
+    return Stack(
+        installing=Installing(own=needs(name, steps), before=needs("ground", 1)),
+        facts=Facts.model_validate(content),
+        launcher=Launcher(file=f"training/launchers/{name}.py", lines=10, changed=7),
+    )
+
+
+def needs(role: str, steps: int) -> Needs:
+    master = NodeNeeds(steps={"files": steps}, packages=["p"], services=["s"], configuration=["/etc/c"])
+    workers = NodeNeeds(steps={}, packages=["q"], services=[], configuration=[])
+    return Needs(
+        roles=[role], nodes={"master": master, "workers": workers}, ports=[port(role)], not_followed=[]
+    )
+
+
+def port(role: str) -> Port:
+    return Port(number=7077, variables=[f"{role}_port"])
+
+
+def provisioned(**changes: Any) -> Provisioning:
+    """A record of provisioning that fits the made-up cluster."""
+    done = {
+        "role": "spark",
+        "within": [],
+        "seconds": 12.5,
+        "tasks": 4,
+        "changed": {"master": 2},
+        "failed": [],
+    }
+    ground = done | {"role": "ground", "seconds": 3.0, "changed": {}}
+    inner = done | {
+        "role": "ground",
+        "within": ["spark"],
+        "seconds": 1.5,
+        "tasks": 1,
+        "changed": {"worker1": 1},
+    }
+    content: dict[str, Any] = {
+        "schema_version": 1,
+        "inventory": "testbed",
+        "nodes": {"master": "198.18.0.1"},
+        "variables": {"stacks": ["ddp", "spark"]},
+        "environment_digest": "e" * 64,
+        "started": STARTED,
+        "ended": STARTED + timedelta(seconds=90),
+        "status": "ok",
+        "partial": [],
+        "roles": [done, ground, inner],
+        "ansible": "2.19.14",
+        "git": {"revision": None, "dirty": None},
+    }
+    return Provisioning.model_validate(content | changes)
+
+
+def keep(folder: Path, about: About) -> None:
+    if about.stacks is not None:
+        (folder / STACKS_FILE).write_text(about.stacks.model_dump_json())
+    if about.provisioning is not None:
+        (folder / PROVISIONING_FILE).write_text(about.provisioning.model_dump_json())
+
+
+def table(made: Any, title: str) -> Table:
+    found: Table = next(each for each in view(figures_of(made))["tables"] if each.title == title)
+    return found
+
+
+def rows(made: Any, title: str, columns: int = 1) -> dict[tuple[str, ...], list[str]]:
+    return {tuple(row[:columns]): row[columns:] for row in table(made, title).rows}
+
+
+TWO = Stacks(common=["base"], stacks={"ddp": made_up("ddp", 2), "spark": made_up("spark", 9, "built in")})
+NEEDS, USING = "What each stack needs to be installed", "What using a stack takes"
+OFFERED, WHICH = "What each stack offers", "Which stack in which situation"
+
+
+def test_what_a_campaign_did_not_keep_is_said_to_be_not_recorded(tmp_path: Path) -> None:
+    made = quick(tmp_path)
+    assert rows(made, NEEDS) == {("all",): ["not recorded: the campaign began before campaigns kept this"]}
+    decisions = rows(made, WHICH)
+    assert decisions["setting it up must be little work",][2:] == ["not recorded"] * 3
+    assert decisions["experiments must be tracked",][2:] == ["not recorded"] * 3
+    keep(made.folder, About(stacks=TWO))
+    assert rows(made, NEEDS)["seconds in provisioning",] == ["not recorded"] * 2
+
+
+def test_what_a_stack_needs_is_shown_with_what_provisioning_took(tmp_path: Path) -> None:
+    made = quick(tmp_path)
+    keep(made.folder, About(stacks=TWO, provisioning=provisioned()))
+    found = rows(made, NEEDS)
+    assert found["steps on the master",] == ["2: files 2", "9: files 9"]
+    assert found["steps on a worker",] == ["none", "none"]
+    assert found["packages",] == ["2: p, q"] * 2 and found["their ports",] == ["1: 7077 (ground_port)"] * 2
+    # With the roles that it called; what another stack's role did is not its own.
+    assert found["seconds in provisioning",] == ["not recorded", "14.0 (5 tasks, 3 changes)"]
+    assert found["their seconds in provisioning",] == ["3.0 (4 tasks, 0 changes)"] * 2
+    after = table(made, NEEDS).after
+    assert any("in 90 s for all nodes, with 3 changes" in each for each in after)
+    assert not any("It changed nothing" in each for each in after)
+    quiet = provisioned(roles=[])
+    keep(made.folder, About(provisioning=quiet))
+    assert any("It changed nothing on the nodes" in each for each in table(made, NEEDS).after)
+
+
+def test_what_using_takes_is_counted_from_a_run_of_this_campaign(tmp_path: Path) -> None:
+    launch = {"stack": "ddp", "started": 0.0, "ended": 1.0, "exit_code": 0}
+    launch |= {"command": ["run", "it", "now"], "nodes": ["worker1", "worker2"]}
+    files = {"logs/worker1.log": "a" * 64, "logs/worker2.log": "b" * 64, "result.json": "c" * 64}
+    records = [record("ddp", 1, 5, 6), record("ddp", 2, 3, 4, launch=launch, files=files)]
+    plan = [planned("ddp", 1), planned("ddp", 2), planned("spark", 1)]
+    made = campaign(tmp_path, plan, records)
+    keep(made.folder, About(stacks=TWO))
+    found = rows(made, USING, 2)
+    assert found["ddp", "commands for a run with 2 workers"] == ["2, of 3 words", records[1].run_id]
+    assert found["ddp", "log files of a run with 2 workers"][0] == "2: worker1.log, worker2.log"
+    assert found["ddp", "lines of its launcher"] == ["10", "training/launchers/ddp.py"]
+    assert found["spark", "lines of its launcher"][0] == "10, 7 of them not in ddp's"
+    assert found["ddp", "to start a run"][1] == "the records: launch.command"
+    # No run of it was made: its figures are not there.
+    assert found["spark", "to start a run"][1].startswith("not measured here")
+    assert found["spark", "commands for a run"] == ["\N{EN DASH}", "not measured here"]
+
+
+def test_what_is_offered_is_shown_or_marked(tmp_path: Path) -> None:
+    made = quick(tmp_path)
+    stacks = {
+        "ddp": made_up("ddp", 2, not_shown="nobody tried"),
+        "spark": made_up("spark", 9, shown_by=["tests/unit/test_a.py::test_b"], against="a mock"),
+    }
+    keep(made.folder, About(stacks=Stacks(common=[], stacks=stacks)))
+    found = rows(made, OFFERED, 2)
+    assert len(found) == 2 * len(OFFERS)
+    assert found["Fault tolerance", "ddp"][2] == "not shown: nobody tried"
+    assert found["Fault tolerance", "spark"][2] == "test 1, against a mock"
+    assert table(made, OFFERED).after == ["Test 1: tests/unit/test_a.py::test_b"]
+
+
+@pytest.mark.parametrize(
+    ("spark", "noise", "says"),
+    [(1.2, 0.002, "ddp"), (0.8, 0.002, "spark rather than ddp"), (1.01, 0.03, "can't tell")],
+)
+def test_a_decision_on_speed_says_what_the_comparisons_allow(
+    tmp_path: Path, spark: float, noise: float, says: str
+) -> None:
+    row = rows(seeds(tmp_path, spark, noise), WHICH)["speed above all",]
+    assert row[-1] == says and row[:2] == ["ddp", "train_s over ddp's: Against ddp"]
+    assert row[3].startswith(f"2 workers, 2 epochs: {spark:.2f} (")
+
+
+def test_a_decision_claims_nothing_from_single_runs(tmp_path: Path) -> None:
+    found = rows(quick(tmp_path), WHICH)
+    assert found["speed above all",][-1] == "can't tell"
+    waiting = found["one researcher, nobody else on the cluster",]
+    assert waiting[-1] == "can't tell" and waiting[2].startswith("1 worker, 2 epochs: 12.0 s; 2 workers")
+    assert found["nothing but training",][2:] == ["not measured here"] * 3
+    assert found["training is one part of work on data",][2:] == ["not measured here"] * 3
+    assert found["results must be reproducible",][2:] == ["equal weights in 2 of 2 works"] * 2 + [
+        "no difference"
+    ]
+
+
+def test_waiting_speaks_for_a_stack_whose_interval_is_below_the_others(tmp_path: Path) -> None:
+    plan = [planned(stack, 1, seed) for stack in ("ddp", "spark") for seed in (1, 2, 3)]
+    for apart, says in ((10.0, "ddp"), (0.1, "can't tell")):
+        records = [
+            record(stack, 1, 50.0, 60.0 + 0.1 * seed + (apart if stack == "spark" else 0.0), seed)
+            for stack in ("ddp", "spark")
+            for seed in (1, 2, 3)
+        ]
+        made = campaign(tmp_path / says, plan, records)
+        assert rows(made, WHICH)["one researcher, nobody else on the cluster",][-1] == says
+
+
+def test_time_per_step_speaks_for_a_stack_that_is_faster_with_every_setting(tmp_path: Path) -> None:
+    # Spark's steps take twice as long as DDP's with batches of 16, and less than DDP's with those of 64.
+    cells = [
+        (stack, 1, epochs, batch, [seconds * epochs + seed / 100 for seed in (1, 2, 3)])
+        for stack, batch, seconds in (
+            ("ddp", 16, 10.0),
+            ("spark", 16, 20.0),
+            ("ddp", 64, 6.0),
+            ("spark", 64, 5.0),
+        )
+        for epochs in (2, 10)
+    ]
+    row = rows(with_batches(tmp_path, cells), WHICH)["nothing but training",]
+    assert [entry.count("1 worker, batch_per_worker 16: ") for entry in row[2:4]] == [1, 1]
+    assert [entry.count("1 worker, batch_per_worker 64: ") for entry in row[2:4]] == [1, 1]
+    assert row[-1] == "can't tell"
+
+
+def test_weights_that_differ_speak_for_nobody(tmp_path: Path) -> None:
+    records = [record("ddp", 1, 1, 2), record("spark", 1, 1, 2, weights_digest="f" * 64)]
+    made = campaign(tmp_path, [planned("ddp", 1), planned("spark", 1)], records)
+    row = rows(made, WHICH)["results must be reproducible",]
+    assert row[2:] == ["equal weights in 0 of 1 works"] * 2 + ["none: equal work differed"]
+
+
+def test_times_of_equal_work_that_ended_differently_are_not_compared(tmp_path: Path) -> None:
+    cells = [
+        (stack, 1, epochs, 32, [more * epochs + seed / 100 for seed in (1, 2, 3)])
+        for stack, more in (("ddp", 10.0), ("spark", 20.0))
+        for epochs in (2, 10)
+    ]
+    equal, differs = (
+        with_batches(tmp_path / name, cells, **changes)
+        for name, changes in (("equal", {}), ("differs", {"weights_digest": "f" * 64}))
+    )
+    for situation in ("speed above all", "nothing but training"):
+        assert rows(equal, WHICH)[situation,][-1] == "ddp"
+        assert rows(differs, WHICH)[situation,][-1] == "can't tell: equal work differed"
+    content = view(figures_of(differs))
+    assert content["conclusions"][0] == "So nothing is said of their times against one another."
+    assert "takes" not in " ".join(content["conclusions"])
+    warning = "Equal work did NOT give equal weights"
+    assert [table(made, "Against ddp").before.startswith(warning) for made in (equal, differs)] == [
+        False,
+        True,
+    ]
+
+
+def test_a_feature_speaks_for_a_stack_by_its_level_and_says_so_where_no_test_of_it_does(
+    tmp_path: Path,
+) -> None:
+    made = quick(tmp_path)
+    keep(made.folder, About(stacks=TWO))
+    found = rows(made, WHICH)
+    assert found["experiments must be tracked",][2:] == ["by hand, shown", "built in, shown", "spark"]
+    assert found["setting it up must be little work",][2:] == ["3 steps", "10 steps", "ddp"]
+    unsure = made_up("spark", 3, "built in", not_shown="nobody tried")
+    keep(made.folder, About(stacks=TWO.model_copy(update={"stacks": {**TWO.stacks, "spark": unsure}})))
+    found = rows(made, WHICH)
+    assert found["experiments must be tracked",][3:] == ["built in, not shown", "spark (by what is claimed)"]
+    keep(
+        made.folder,
+        About(stacks=TWO.model_copy(update={"stacks": {**TWO.stacks, "spark": made_up("spark", 2)}})),
+    )
+    assert rows(made, WHICH)["setting it up must be little work",][-1] == "no difference"
+
+
+def test_every_situation_has_an_entry_and_names_known_stacks(tmp_path: Path) -> None:
+    assert {name for each in situations() for name in each.dissertation} <= set(STACKS)
+    assert len(rows(quick(tmp_path), WHICH)) == len(situations())
+
+
+def test_the_same_campaign_gives_the_same_bytes_with_all_that_it_keeps(tmp_path: Path) -> None:
+    texts = []
+    for name in ("one", "two"):
+        made = quick(tmp_path / name)
+        stacks = count_stacks(REPOSITORY, ["ddp", "spark"], DEBIAN)
+        keep(made.folder, About(stacks=stacks, provisioning=provisioned()))
+        assert not list(faults_of(made.folder))
+        texts.append([path.read_bytes() for path in write_report(made)[:2]])
+    assert texts[0] == texts[1]
+    assert "spark-defaults.conf" in texts[0][0].decode()
+
+
+@pytest.mark.parametrize("name", [STACKS_FILE, PROVISIONING_FILE])
+def test_what_is_damaged_of_it_is_named(tmp_path: Path, name: str) -> None:
+    made = quick(tmp_path)
+    (made.folder / name).write_text("{}")
+    (fault,) = faults_of(made.folder)
+    assert f"{made.folder / name} is not valid" in fault
+
+
+def test_what_a_role_says_of_itself_launches_nothing(tmp_path: Path) -> None:
+    (tmp_path / "roles" / "plain" / "meta").mkdir(parents=True)
+    (tmp_path / "roles" / "plain" / "meta" / "main.yml").write_text("{}")
+    before = launching_digest(tmp_path, ["plain"])
+    (tmp_path / "roles" / "plain" / "meta" / "facts.yml").write_text("title: Plain\n")
+    assert launching_digest(tmp_path, ["plain"]) == before
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["filter_plugins/__pycache__/plain.cpython-311.pyc", "plain.pyc", "tasks/.run.yml.swp", "tasks/run.yml~"],
+)
+def test_what_python_and_editors_leave_in_a_role_launches_nothing(tmp_path: Path, name: str) -> None:
+    task = tmp_path / "roles" / "plain" / "tasks" / "run.yml"
+    task.parent.mkdir(parents=True)
+    task.write_text("---\n")
+    before = launching_digest(tmp_path, ["plain"])
+    left = tmp_path / "roles" / "plain" / name
+    left.parent.mkdir(parents=True, exist_ok=True)
+    left.write_text("something")
+    assert launching_digest(tmp_path, ["plain"]) == before
+    task.write_text("--- # changed\n")
+    assert launching_digest(tmp_path, ["plain"]) != before
+
+
+def test_a_campaign_keeps_the_newest_record_of_its_cluster_and_goes_on_after_another(
+    workplace: Workplace,
+) -> None:
+    tasks = workplace.root / "roles" / "plain" / "tasks"
+    tasks.mkdir(parents=True)
+    (tasks / "main.yml").write_text("- ansible.builtin.apt: {name: plain}")
+    folder = workplace.root / "results" / "provisioning"
+    folder.mkdir(parents=True)
+    nodes = dict.fromkeys(("master", "worker1", "worker2"), "198.18.0.1")
+    fitting = provisioned(inventory="inventory/testbed", nodes=nodes)
+    for name, found in {
+        "20261101T000000Z": fitting.model_copy(update={"ansible": "older"}),
+        "20261102T000000Z": fitting,
+        "20261103T000000Z": fitting.model_copy(update={"status": "failed"}),
+        "20261104T000000Z": fitting.model_copy(update={"partial": ["tags=install"]}),
+        "20261105T000000Z": fitting.model_copy(update={"inventory": "another"}),
+        "20261106T000000Z": fitting.model_copy(update={"environment_digest": "f" * 64}),
+        "20261107T000000Z": fitting.model_copy(update={"nodes": {**nodes, "worker1": "198.18.0.9"}}),
+    }.items():
+        (folder / f"{name}.json").write_text(found.model_dump_json())
+    only = ("--only", "plain-w1-*")
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0, output
+    (made,) = workplace.campaigns()
+    assert (made / PROVISIONING_FILE).read_bytes() == (folder / "20261102T000000Z.json").read_bytes()
+    kept = json.loads((made / STACKS_FILE).read_text())
+    assert kept["stacks"]["plain"]["installing"]["own"]["nodes"]["master"]["packages"] == ["plain"]
+    assert kept["stacks"]["slow"] == {"installing": None, "facts": None, "launcher": None}
+    # What provisioned it is not part of what makes its runs belong together.
+    (folder / "20261108T000000Z.json").write_text(fitting.model_dump_json())
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0 and "Everything is done already" in output
+    assert workplace.campaigns() == [made]
+    assert not [fault for fault in workplace.faults() if "provisioning" in fault or "stacks.json" in fault]
+
+    (folder / "20261109T000000Z.json").write_text("{}")
+    status, output = workplace.run("run", "small", "--new", *only)
+    assert status == 2 and "20261109T000000Z.json is not valid" in output
+    assert workplace.campaigns() == [made]

@@ -1,0 +1,257 @@
+"""References with tolerances: what an inventory may say, what left its band, and where both are kept."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import parquet
+
+from experiments.analysis.figures import figures_of
+from experiments.campaign.campaign import Campaign, open_campaign
+from experiments.matrix.references import FILE, keep_references, read_references
+from experiments.report.sections.references import Band, judge
+from experiments.report.writer import view, write_report
+from experiments.util.errors import UserError
+from tests.unit.experiments.made_up_records import campaign, planned, quick, record
+from tests.unit.experiments.made_up_workplace import Workplace
+
+DDP_1 = {"matrix": "made", "stack": "ddp", "workers": 1, "epochs": 2}
+
+
+def with_references(made: Campaign, *references: dict[str, Any]) -> Campaign:
+    """`made`, as if its inventory had set these references when it began."""
+    path = made.folder / "campaign.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"references": references}))
+    return open_campaign(made.folder)
+
+
+def bands(made: Campaign, *references: dict[str, Any]) -> list[Band]:
+    return judge(figures_of(with_references(made, *references))).bands
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (5, "references: input should be a valid list, not 5."),
+        ([5], "references.0: input should be a valid dictionary"),
+        ([{"stack": "ddp", "above": 0.1}], "references.0: it names no quantity; give each entry one of"),
+        ([{"train": 5, "above": 0.1}], "references.0: train is neither an axis (stack, workers, epochs or"),
+        ([{"train_s": None, "above": 0.1}], "references.0: train_s has no value."),
+        ([{"train_s": 5, "total_s": 6, "above": 0.1}], "references.0: train_s and total_s stand in one"),
+        ([{"train_s": 5}], "references.0: its band has no side; give below, above or both as fractions"),
+        ([{"train_s": 5, "below": None, "above": None}], "references.0: its band has no side;"),
+        ([{"train_s": 5, "above": -0.1}], "references.0.above: input should be greater than or equal to 0"),
+        ([{"train_s": 5, "below": 10}], "references.0: below: 10 could never be left; it is a fraction"),
+        ([{"train_s": 0, "above": 0.1}], "references.0: train_s is 0, of which no share can be taken."),
+        ([{"train_s": "5", "above": 0.1}], "references.0.train_s: input should be a valid number, not '5'"),
+        ([{"train_s": 5, "above": 0.1, "seed": 1}], "references.0: a cell is the mean over its seeds; take"),
+        ([{"train_s": 5, "above": 0.1}, {}], "references.1: it names no quantity"),
+    ],
+)  # fmt: skip
+def test_a_reference_that_says_nothing_is_refused_in_one_sentence(entry: Any, said: str) -> None:
+    with pytest.raises(UserError) as raised:
+        read_references(entry)
+    assert str(raised.value).startswith(f"What the inventory sets is not valid: {said}")
+    assert "\n" not in str(raised.value)
+
+
+def test_what_was_said_is_kept_as_it_was_said() -> None:
+    entry = {"stack": "ddp", "link_rate": None, "train_s": 5.0, "above": 0.1}
+    (reference,) = read_references([entry | {"below": None}])
+    assert reference.model_dump(mode="json") == entry  # an axis may have the value null
+    assert reference.low is None and reference.high == pytest.approx(5.5)
+    assert read_references([reference.model_dump(mode="json")]) == [reference]
+
+
+@pytest.mark.parametrize(
+    ("reference", "here", "verdict"),
+    [
+        (DDP_1 | {"train_s": 48.0, "below": 0.05, "above": 0.05}, 50.0, "within"),
+        (DDP_1 | {"train_s": 47.5, "below": 0.05, "above": 0.05}, 50.0, "left: 5.3 % above"),
+        (DDP_1 | {"train_s": 60, "below": 0.1, "above": 0.1}, 50.0, "left: 16.7 % below"),
+        (DDP_1 | {"train_s": 60, "above": 0.1}, 50.0, "within"),  # quicker is no fault
+        (DDP_1 | {"train_s": 40, "below": 0.1}, 50.0, "within"),
+        (DDP_1 | {"total_s": 50, "above": 0.1}, 62.0, "left: 24.0 % above"),
+        (DDP_1 | {"accuracy": 0.8, "below": 0.02}, 0.78, "left: 2.5 % below"),
+        ({"stack": "spark", "workers": 2, "speed_up": 1.5, "below": 0.1}, 55 / 40, "within"),
+        ({"stack": "ddp", "efficiency": 0.9, "below": 0.1}, 50 / 32 / 2, "left: 13.2 % below"),
+        ({"stack": "spark", "workers": 1, "overhead_train": 0.05, "above": 0.5}, 0.1, "left: 100.0 % above"),
+        ({"stack": "spark", "workers": 2, "overhead_total": 0.3, "above": 0.5}, 61.5 / 45 - 1, "within"),
+        ({"stack": "spark", "workers": 1, "overhead_train": -0.1, "above": 1}, 0.1, "left: 200.0 % above"),
+    ],
+)  # fmt: skip
+def test_a_figure_is_within_its_band_or_left_it(
+    tmp_path: Path, reference: dict[str, Any], here: float, verdict: str
+) -> None:
+    (band,) = bands(quick(tmp_path), reference)
+    assert band.here == pytest.approx(here) and band.n == 1
+    assert band.verdict == verdict and band.left == verdict.startswith("left")
+
+
+def test_what_is_not_named_fits_any_cell_and_what_is_no_axis_is_looked_up_in_the_work(tmp_path: Path) -> None:
+    made = quick(tmp_path)
+    open_side = {"train_s": 1000, "above": 0}
+
+    def fitting(**axes: Any) -> list[tuple[str, int]]:
+        return [(band.cell.stack, band.cell.workers) for band in bands(made, open_side | axes)]
+
+    everything = [("ddp", 1), ("ddp", 2), ("spark", 1), ("spark", 2)]
+    assert fitting() == everything
+    assert fitting(workers=2) == [("ddp", 2), ("spark", 2)]
+    assert fitting(batch_per_worker=32, link_rate="1gbit", model={"layers": 2}) == everything
+    assert fitting(batch_per_worker=16) == [] and fitting(model={"layers": 4}) == []
+    assert fitting(link_rate=None) == []
+    # One worker has no efficiency, the baseline no overhead: these are no gaps.
+    assert [band.cell.workers for band in bands(made, {"efficiency": 1, "below": 0.9})] == [2, 2]
+    assert {band.cell.stack for band in bands(made, {"overhead_train": 1, "above": 9})} == {"spark"}
+
+
+def test_the_mean_over_the_runs_is_compared_and_ratios_count_the_seeds_of_both(tmp_path: Path) -> None:
+    plan = [planned(stack, 1, seed) for stack in ("ddp", "spark") for seed in (1, 2, 3)]
+    records = [record("ddp", 1, seconds, 80.0, seed) for seed, seconds in ((1, 40.0), (2, 60.0))]
+    records += [record("spark", 1, 66.0, 90.0, seed) for seed in (2, 3)]
+    made = campaign(tmp_path, plan, records)
+    train, overhead = bands(
+        made,
+        {"stack": "ddp", "train_s": 50, "below": 0.01, "above": 0.01},
+        {"stack": "spark", "overhead_train": 0.1, "below": 0.01, "above": 0.01},
+    )
+    assert (train.here, train.n, train.verdict) == (50.0, 2, "within")
+    assert (overhead.n, overhead.verdict) == (1, "within")
+
+
+def test_a_cell_that_was_not_run_is_no_failure_and_other_matrices_are_not_judged(tmp_path: Path) -> None:
+    plan = [planned("ddp", 1), planned("spark", 1), planned("spark", 2)]
+    made = with_references(
+        campaign(tmp_path, plan, [record("spark", 1, 50.0, 60.0)]),
+        {"stack": "ddp", "train_s": 5, "above": 0.1},
+        {"stack": "spark", "workers": 1, "overhead_train": 0.1, "above": 0.1},
+        {"stack": "spark", "workers": 7, "train_s": 5, "above": 0.1},
+        {"matrix": "other", "train_s": 5, "above": 0.1},
+    )
+    judged = judge(figures_of(made))
+    assert [(band.verdict, band.n) for band in judged.bands] == [
+        ("not run", 0),
+        ("nothing to compare with yet", 0),
+    ]
+    assert judged.exit_status == 0 and not judged.left
+    assert [each.axes for each in judged.unmatched] == [{"stack": "spark", "workers": 7}]
+    assert judged.elsewhere == ["other"]
+
+
+def test_the_report_marks_what_left_its_band_and_is_the_same_again(tmp_path: Path) -> None:
+    references = [
+        DDP_1 | {"train_s": 40, "above": 0.1},
+        {"stack": "spark", "overhead_train": 0.2, "below": 0.9, "above": 0.9},
+        {"stack": "spark", "workers": 7, "accuracy": 0.8, "below": 0.1},
+    ]
+    made = [with_references(quick(tmp_path / folder), *references) for folder in ("one", "two")]
+    written = [write_report(each) for each in made]
+    assert [[path.read_bytes() for path in paths] for paths in written[:1]] == [
+        [path.read_bytes() for path in paths] for paths in written[1:]
+    ]
+    content = view(figures_of(made[0]))
+    table = content["tables"][0]
+    assert table.title == "References" and table.marked == [0]
+    assert table.rows[0] == [
+        "stack ddp, workers 1, epochs 2", "train_s", "50.00", "40.00", "at most 44.00", "1",
+        "left: 25.0 % above",
+    ]  # fmt: skip
+    assert table.rows[1][2:5] == ["+10.0 %", "+20.0 %", "+2.0 % to +38.0 %"]
+    assert table.rows[3][-1] == "fits no cell of this campaign"
+    assert content["conclusions"][-1] == (
+        "1 of 3 figures with a reference left its band: see the references below."
+    )
+    markdown, page = (path.read_text(encoding="utf-8") for path in written[0][:2])
+    assert "| **left: 25.0 % above** |" in markdown and "| within |" in markdown
+    assert page.count('<tr class="marked">') == 1
+    rows = [
+        row
+        for row in parquet.read_table(made[0].folder / "figures.parquet").to_pylist()
+        if row["section"] == "references"
+    ]
+    assert [(row["stack"], row["value"], row["reference"], row["band_low"]) for row in rows] == [
+        ("ddp", 50.0, 40.0, None),
+        ("spark", pytest.approx(0.1), 0.2, pytest.approx(0.02)),
+        ("spark", pytest.approx(0.25), 0.2, pytest.approx(0.02)),
+    ]
+    assert rows[0]["band_high"] == pytest.approx(44.0)
+
+
+def test_without_references_the_report_says_nothing_of_them(tmp_path: Path) -> None:
+    assert "References" not in write_report(quick(tmp_path))[0].read_text(encoding="utf-8")
+
+
+def test_changed_references_are_kept_beside_the_campaign(tmp_path: Path) -> None:
+    made = quick(tmp_path)
+    begun = read_references([DDP_1 | {"train_s": 50, "above": 0.1}])
+    newer = read_references([DDP_1 | {"train_s": 40, "above": 0.1}])
+    keep_references(made.folder, begun, begun)
+    assert not (made.folder / FILE).exists()
+    keep_references(made.folder, begun, newer)
+    assert figures_of(made).references == newer
+    keep_references(made.folder, begun, begun)  # taken back
+    assert figures_of(made).references == begun
+    (made.folder / FILE).write_text('{"references": [{"train_s": 5}]}')
+    with pytest.raises(
+        UserError, match=r"references\.json is not valid: references\.0: its band .* Delete it"
+    ):
+        figures_of(made)
+
+
+PLAIN_1 = {"matrix": "small", "stack": "plain", "workers": 1, "train_s": 10.0, "below": 0.1, "above": 0.1}
+
+
+def test_run_report_and_check_say_what_left_its_band_and_so_does_their_status(workplace: Workplace) -> None:
+    slow = {"stack": "slow", "workers": 1, "train_s": 10.0, "below": 0.1, "above": 0.1}
+    nowhere = {"stack": "plain", "workers": 9, "accuracy": 0.7, "below": 0.1}
+    workplace.cluster(references=[PLAIN_1, slow, nowhere, {"matrix": "quik", "train_s": 1, "above": 0}])
+    status, output = workplace.run("run", "small", "--only", "plain-w1-*")
+    assert status == 0, output
+    assert "1 of 2 figures with a reference are within their bands, 1 not known yet." in output
+    status, output = workplace.run("run", "small")
+    assert status == 1 and "failed" not in output, output
+    assert (
+        "Left its band: stack slow, workers 1, epochs 2: train_s is 15.00 (n = 1), the reference 10.00, its "
+        "band 9.00 to 11.00; left: 50.0 % above."
+    ) in output
+    assert "1 of 2 figures with a reference left its band: the exit status is 1, whatever" in output
+    assert (
+        "Fits no cell of this campaign: the reference 0.7000 for accuracy of stack plain, workers 9."
+        in output
+    )
+    assert "There are references for other matrices, too: quik." in output
+    for command in (("report", "small"), ("check", "results")):
+        status, output = workplace.run(*command)
+        assert status == 1 and "Left its band: stack slow, workers 1" in output, command
+    assert "no fault" in output and "all is well" not in output
+
+
+def test_changing_a_reference_begins_no_new_campaign_and_counts_at_once(workplace: Workplace) -> None:
+    workplace.cluster(references=[PLAIN_1 | {"train_s": 5.0}])
+    assert workplace.run("run", "small")[0] == 1
+    assert open_campaign(workplace.campaigns()[0]).file.references[0].value == 5.0
+    workplace.cluster(references=[PLAIN_1])
+    status, output = workplace.run("run", "small")
+    assert status == 0 and "Everything is done already" in output
+    assert len(workplace.campaigns()) == 1 and (workplace.campaigns()[0] / FILE).exists()
+    assert workplace.run("report", "small")[0] == 0
+    status, output = workplace.run("check", "results")
+    assert status == 0 and "all is well" in output
+    (workplace.campaigns()[0] / FILE).write_text("{")
+    status, output = workplace.run("check", "results")
+    assert status == 1 and "references.json is not valid" in output
+    assert workplace.run("run", "small")[0] == 0  # writes it anew
+    assert not workplace.faults()
+
+
+def test_a_reference_that_is_not_valid_stops_a_command_before_anything_is_run(workplace: Workplace) -> None:
+    workplace.cluster(references=[{"stack": "plain", "train": 5}])
+    for command in ("plan", "run"):
+        status, output = workplace.run(command, "small")
+        assert status == 2 and "references.0: train is neither an axis" in output
+        assert "Traceback" not in output
+    assert not workplace.campaigns()

@@ -1,0 +1,181 @@
+"""What the report says of what runs used, on made-up records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyarrow import csv, parquet
+
+from experiments.analysis.figures import figures_of
+from experiments.analysis.resource_use import ring_bytes, usage, usage_rows
+from experiments.campaign.campaign import Campaign
+from experiments.campaign.plan import PlannedRun
+from experiments.records.record import Record
+from experiments.report.sections.resource_use import usage_table
+from experiments.report.tables import NOTHING, Table
+from experiments.report.writer import write_report
+from tests.unit.experiments.made_up_records import campaign, planned, quick, record
+from tests.unit.experiments.made_up_use import MACHINE, NO_RAPL, rank_use
+
+PARAMETERS = 4_369_666  # of BERT-tiny with two classes, about
+
+
+def told(stack: str, workers: int, uses: list[dict[str, Any] | None], seed: int = 1, **rank: Any) -> Record:
+    """The record of a run whose ranks used this."""
+    plain = record(stack, workers, 40.0, 50.0, seed)
+    ranks = [
+        each.model_dump() | {"use": use, "parameters": PARAMETERS} | rank
+        for each, use in zip(plain.ranks, uses, strict=True)
+    ]
+    return record(stack, workers, 40.0, 50.0, seed, ranks=ranks)
+
+
+def made(results: Path, *records: Record) -> Campaign:
+    """A campaign of these runs."""
+    plan = [
+        planned(each.specification.stack, each.specification.work.workers, each.specification.work.seed)
+        for each in records
+    ]
+    return campaign(results, plan, list(records))
+
+
+def table_of(of: Campaign) -> tuple[Table, list[dict[str, str]]]:
+    """The table, and its rows by the names of columns."""
+    table = usage_table(figures_of(of).cells)
+    return table, [
+        dict(zip([column.name for column in table.columns], row, strict=True)) for row in table.rows
+    ]
+
+
+def test_a_ring_sends_less_than_twice_the_gradients() -> None:
+    assert ring_bytes(1_000_000, 1) == 0
+    assert ring_bytes(1_000_000, 2) == 4_000_000
+    assert ring_bytes(1_000_000, 4) == 6_000_000
+    assert ring_bytes(1_000_000, 4, 2) == 3_000_000
+
+
+def test_ranks_are_averaged_and_the_most_memory_counts(tmp_path: Path) -> None:
+    other = rank_use(
+        cpu={"user_s": 26.0, "involuntary_switches": 30},
+        memory={"peak_mb": 900.0},
+        network={"namespace": "net:[4026532416]"},
+    )
+    table, (row,) = table_of(made(tmp_path, told("ddp", 2, [rank_use(), other])))
+    assert table.title == "What the runs used"
+    assert (row["CPU s per rank"], row["of one core, %"]) == ("33.0", "82")  # 38 and 28, of 40 s
+    assert row["peak memory, MB"] == "900"
+    # 500 MB out of each of two namespaces, over eth0, in 250 steps; docker0 is not counted.
+    assert (row["sent per rank and step, MB"], row["received per rank and step, MB"]) == ("2.00", "1.00")
+    assert row["gradients alone, in theory, MB"] == f"{PARAMETERS * 4 / 2**20:.2f}" == "16.67"
+    assert any("Interfaces: ddp eth0." in remark for remark in table.after)
+    assert any("by getrusage." in remark for remark in table.after)
+
+
+def test_gradients_that_are_sent_rounded_take_half_and_a_setting_is_named(tmp_path: Path) -> None:
+    full = told("ddp", 2, [rank_use(), rank_use()])
+    work = full.specification.work.model_copy(update={"gradient_sync": "bf16"})
+    other = full.specification.model_copy(update={"work": work})
+    changes: dict[str, Any] = {
+        "specification": other,
+        "run_id": other.run_id,
+        "work_digest": other.work.digest,
+    }
+    rounded = record("ddp", 2, 40.0, 50.0, **changes, ranks=[rank.model_dump() for rank in full.ranks])
+    plan = [
+        PlannedRun(
+            run_id=each.run_id,
+            axes={"stack": "ddp", "workers": 2, "epochs": 2, "seed": 1}
+            | {"gradient_sync": each.specification.work.gradient_sync},
+            specification=each.specification,
+        )
+        for each in (full, rounded)
+    ]
+    of = campaign(tmp_path, plan, [full, rounded])
+    _, rows = table_of(of)
+    assert [(row["stack"], row["gradients alone, in theory, MB"]) for row in rows] == [
+        ("ddp, gradient_sync allreduce", "16.67"),
+        ("ddp, gradient_sync bf16", "8.33"),
+    ]
+    settings = {row["setting"] for row in usage_rows(figures_of(of).cells)}
+    assert settings == {"gradient_sync allreduce", "gradient_sync bf16"}
+
+
+def test_ranks_of_one_namespace_share_its_traffic(tmp_path: Path) -> None:
+    # Two ranks of one node have both read its counters, the second a moment later.
+    late = rank_use(network={"interfaces": {"eth0": {"sent_bytes": 502 * 2**20, "received_bytes": 0}}})
+    _, (row,) = table_of(made(tmp_path, told("ddp", 2, [rank_use(), late], node="worker1")))
+    assert row["sent per rank and step, MB"] == f"{501 / 2 / 250:.2f}" == "1.00"
+    apart = made(tmp_path / "apart", told("ddp", 2, [rank_use(), late]))  # the same name, on another node
+    assert table_of(apart)[1][0]["sent per rank and step, MB"] == f"{1002 / 2 / 250:.2f}" == "2.00"
+
+
+def test_a_machine_is_counted_once_however_many_ranks_it_has(tmp_path: Path) -> None:
+    one, same = (rank_use(energy={"cpu_j": joules, "trouble": None}) for joules in (1000.0, 1010.0))
+    elsewhere = rank_use(
+        energy={"cpu_j": 3000.0, "trouble": None}, machine={"id": "another", "stolen_s": 8.0}
+    )
+    (row,) = table_of(made(tmp_path / "one", told("ddp", 2, [one, same])))[1]
+    assert (row["CPU energy, J"], row["stolen, s"]) == ("1005", "4.0")
+    _, (row,) = table_of(made(tmp_path / "two", told("ddp", 2, [one, elsewhere])))
+    assert (row["CPU energy, J"], row["stolen, s"]) == ("4000", "6.0")
+    assert MACHINE != "another"
+
+
+def test_runs_are_averaged_and_those_that_do_not_tell_are_said(tmp_path: Path) -> None:
+    uses = [rank_use(cpu={"user_s": user_s}) for user_s in (30.0, 34.0)]
+    uses[1]["energy"] |= {"cpu_j": 2000.0, "trouble": None}
+    records = [told("ddp", 1, [use], seed) for seed, use in enumerate(uses, start=1)]
+    old = record("ddp", 1, 40.0, 50.0, 3)  # from before anything was read
+    of = made(tmp_path, *records, old)
+    table, (row,) = table_of(of)
+    assert (row["runs"], row["CPU s per rank"]) == ("2", "34.0")
+    assert row["CPU energy, J"] == "2000 (of 1)"
+    assert f"CPU energy can't be told, or not wholly, on ddp with 1 worker: {NO_RAPL}" in table.after
+    estimate = usage(figures_of(of).cells)[0].found["cpu_s_per_rank"]
+    assert estimate is not None and estimate.n == 2 and estimate.sd == pytest.approx(8**0.5)
+
+
+def test_nothing_is_made_up(tmp_path: Path) -> None:
+    lost = "The ranks meet over loopback, which is not counted."
+    alone = rank_use(way={"interface": None, "trouble": lost})
+    table, (first, second) = table_of(
+        made(tmp_path, told("spark", 1, [alone]), told("spark", 2, [rank_use(), None]))
+    )
+    assert first["sent per rank and step, MB"] == NOTHING and first["CPU s per rank"] == "38.0"
+    assert first["gradients alone, in theory, MB"] == "0.00"
+    assert (first["CPU energy, J"], first["GPU energy, J"]) == (NOTHING, NOTHING)
+    assert second["CPU s per rank"] == second["sent per rank and step, MB"] == NOTHING  # one of two ranks
+    assert f"Sent and received can't be told, or not wholly, on spark with 1 worker: {lost}" in table.after
+    assert "GPU energy: no rank trained on a GPU." in table.after
+    assert not any(remark.startswith("CPU energy: read") for remark in table.after)
+
+
+def test_energy_of_gpus_is_what_their_ranks_sampled(tmp_path: Path) -> None:
+    gpu = {"uuid": "GPU-1", "name": "Tesla T4", "energy_j": 2800.0, "energy_by": "the GPU's counter"}
+    whole = told("ddp", 2, [rank_use(), rank_use()], gpu=gpu)
+    silent = told("ddp", 1, [rank_use()], gpu={"uuid": "GPU-1", "name": "Tesla T4"})
+    table, (alone, row) = table_of(made(tmp_path, silent, whole))
+    assert (alone["GPU energy, J"], row["GPU energy, J"]) == (NOTHING, "5600")
+    assert any(remark.endswith("by way of NVML, by the GPU's counter.") for remark in table.after)
+    assert any("Tesla T4 tells neither energy nor power." in remark for remark in table.after)
+
+
+def test_the_report_and_its_figures_have_it_where_records_do(tmp_path: Path) -> None:
+    texts = []
+    for folder in ("one", "two"):
+        paths = write_report(made(tmp_path / folder, told("ddp", 1, [rank_use()])))
+        texts.append([path.read_bytes() for path in paths])
+    assert texts[0] == texts[1]
+    by_name = {path.name: path for path in paths}
+    assert "## What the runs used" in by_name["report.md"].read_text(encoding="utf-8")
+    assert "<h2>What the runs used</h2>" in by_name["report.html"].read_text(encoding="utf-8")
+    rows = parquet.read_table(by_name["figures.parquet"]).to_pylist()
+    used = {row["quantity"]: row["value"] for row in rows if row["section"] == "usage"}
+    assert used["cpu_s_per_rank"] == 38.0 and used["cpu_share_of_one_core"] == pytest.approx(0.95)
+    assert used["involuntary_switches_per_rank"] == 70 and used["disk_written_mb_per_rank"] == 3.0
+    assert used["stolen_share_of_machine"] == pytest.approx(0.05) and "cpu_energy_j" not in used
+    assert csv.read_csv(by_name["figures.csv"]).num_rows == len(rows)
+    without = write_report(quick(tmp_path / "old"))
+    assert "What the runs used" not in without[0].read_text(encoding="utf-8")

@@ -1,0 +1,49 @@
+"""Ending what a playbook started: real processes, some of which this user may not end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.util.processes import end_group, end_marked, processes_with
+from tests.unit.experiments.campaign.test_loop import alive
+from tests.unit.experiments.made_up_workplace import wait_until
+
+
+def test_what_root_runs_below_a_playbook_does_not_keep_it_from_being_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark, told = f"@{tmp_path}/vars.json", tmp_path / "child"
+    # A session of its own, as sudo has: the group's signal does not reach it.
+    script = f"setsid sleep 600 & echo $! > '{told}'; trap '' TERM; while :; do sleep 0.1; done"
+    playbook = subprocess.Popen(["bash", "-c", script, mark], process_group=0)
+    wait_until(lambda: told.exists() and told.read_text().strip() != "")
+    roots = int(told.read_text())
+    kill = os.kill
+
+    def kill_as_a_user(pid: int, number: int) -> None:
+        if pid == roots:
+            raise PermissionError(1, "Operation not permitted")
+        kill(pid, number)
+
+    def kill_group_of_root(_leader: int, _number: int) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "kill", kill_as_a_user)
+    monkeypatch.setattr(os, "killpg", kill_group_of_root)
+    try:
+        begun = time.monotonic()
+        end_group(playbook.pid, mark, grace=2)
+        assert playbook.wait(timeout=5) == -signal.SIGKILL and alive(roots)
+        # It waited once, for what ignored its SIGTERM, and not for what it could not tell.
+        assert time.monotonic() - begun < 4
+        assert not processes_with(mark) and end_marked(mark) is False
+    finally:
+        kill(roots, signal.SIGKILL)
+        playbook.kill()
+        playbook.wait()
