@@ -19,7 +19,7 @@ from experiments.campaign.resume import Options
 from experiments.campaign.running_note import Running
 from experiments.campaign.selection import runs_that_fit, with_warm_ups
 from experiments.cluster.playbooks import Playbooks
-from experiments.console.tables import show_plan, show_references
+from experiments.console.tables import CampaignTables, show_plan, show_references
 from experiments.console.watch import watch
 from experiments.matrix.loading import load_matrix
 from experiments.util.errors import UserError
@@ -92,7 +92,7 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
         max_time_s=arguments.max_time * 60 if arguments.max_time is not None else None,
     )
     with Running(RESULTS, matrix.name, screen) as running:
-        return run_matrix(REPOSITORY, playbooks, matrix, options, running)
+        return run_matrix(REPOSITORY, playbooks, matrix, options, running, CampaignTables(screen))
 
 
 # What reports need, statistics above all, takes a second to load: a run begins without.

@@ -11,7 +11,6 @@ from typing import Any, Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.campaign.attempt import Attempt
-from experiments.campaign.code_archive import sha256
 from experiments.campaign.identity import Identity
 from experiments.campaign.plan import PlannedRun
 from experiments.campaign.presentation import kept_reading, reading_of
@@ -24,7 +23,7 @@ from experiments.matrix.model import Matrix
 from experiments.matrix.references import Reference
 from experiments.records.record import RECORD, Record
 from experiments.util.errors import UserError
-from experiments.util.files import campaign_name, is_campaign_name, utc_now, write_whole
+from experiments.util.files import campaign_name, is_campaign_name, sha256, utc_now, write_whole
 from training.spec import explain
 
 FILE: Final = "campaign.json"

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from experiments.cluster.stack_facts import FILE as FACTS
 from experiments.util.errors import UserError
+from experiments.util.files import file_sha256
 
 
 def build_archive(package: Path) -> bytes:
@@ -58,14 +59,3 @@ def launching_digest(root: Path, stacks: Sequence[str]) -> str:
 def _is_left_over(name: Path) -> bool:
     compiled = "__pycache__" in name.parts or name.suffix == ".pyc"
     return compiled or name.name.endswith("~") or any(part.startswith(".") for part in name.parts)
-
-
-def sha256(content: bytes) -> str:
-    """The SHA-256 of `content`, 64 hexadecimal digits."""
-    return hashlib.sha256(content).hexdigest()
-
-
-def file_sha256(path: Path) -> str:
-    """The SHA-256 of a file's content, 64 hexadecimal digits."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from experiments.campaign.campaign import Campaign, campaigns, open_campaign
 from experiments.campaign.concurrent import (
@@ -28,13 +29,32 @@ from experiments.cluster.playbooks import Playbooks
 from experiments.cluster.progress import Progress, duration
 from experiments.cluster.provenance import Git, git_state
 from experiments.cluster.quiet import Quiet, wait_for_quiet
-from experiments.console.tables import show_campaign, show_references, show_what_is_trained
 from experiments.matrix.model import Matrix
 from experiments.matrix.references import keep_references
 from experiments.util.errors import UserError
 
 
-def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Options, running: Running) -> int:
+class Display(Protocol):
+    """What a person is shown of a campaign; whoever calls decides how."""
+
+    def begins(self, campaign: Campaign) -> None:
+        """Its runs are about to begin."""
+
+    def ends(self, campaign: Campaign) -> None:
+        """No more of its runs are made by this command."""
+
+    def judges(self, campaign: Campaign) -> int:
+        """Shows which figures left the bands of their references; the exit status, 1 or 0."""
+
+
+def run_matrix(
+    root: Path,
+    playbooks: Playbooks,
+    matrix: Matrix,
+    options: Options,
+    running: Running,
+    display: Display,
+) -> int:
     """Runs what is left to run of `matrix`; returns the exit status, 0 if all asked for is done and ok.
 
     Raises:
@@ -60,24 +80,32 @@ def run_matrix(root: Path, playbooks: Playbooks, matrix: Matrix, options: Option
             playbooks.screen.line(nothing_to_retry(options.only, options.retry))
             return 0
         selected = whole_groups(plan, selected)
-        show_what_is_trained(playbooks.screen, campaign)
+        display.begins(campaign)
         time_left = TimeLeft(options.max_time_s, began, results)
-        loop = _Loop(playbooks, campaign, prepared, git, side_by_side=options.side_by_side)
+        loop = _Loop(playbooks, campaign, prepared, git, display, side_by_side=options.side_by_side)
         status = loop.go(plan, selected, time_left, running)
-    return show_references(playbooks.screen, campaign) or status
+    return display.judges(campaign) or status
 
 
 class _Loop:
     """One command's way through a campaign."""
 
     def __init__(
-        self, playbooks: Playbooks, campaign: Campaign, prepared: Prepared, git: Git, *, side_by_side: bool
+        self,
+        playbooks: Playbooks,
+        campaign: Campaign,
+        prepared: Prepared,
+        git: Git,
+        display: Display,
+        *,
+        side_by_side: bool,
     ) -> None:
         self._playbooks = playbooks
         self._screen = playbooks.screen
         self._campaign = campaign
         self._cluster = prepared.cluster
         self._attempts = Attempts(playbooks, campaign, prepared, git)
+        self._display = display
         self._side_by_side = side_by_side
 
     def go(self, plan: list[PlannedRun], selected: list[PlannedRun], left: TimeLeft, running: Running) -> int:
@@ -115,7 +143,7 @@ class _Loop:
             for record in [record for record in records if not record.ok][:1]:
                 # Now, so that the time it takes is no other run's.
                 self._attempts.stop(self._campaign.attempts(record.run_id)[-1])
-        show_campaign(self._screen, self._campaign)
+        self._display.ends(self._campaign)
         if not possible:
             self._screen.line("None of these runs can be made on this cluster.", "red")
             return 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.campaign.campaign import Campaign, campaigns, create_campaign, open_campaign
-from experiments.campaign.code_archive import build_archive, sha256
+from experiments.campaign.code_archive import build_archive
 from experiments.campaign.concurrent import Group
 from experiments.campaign.estimates import Estimates
 from experiments.campaign.identity import identity_of
@@ -20,6 +20,7 @@ from experiments.cluster.provenance import Git
 from experiments.matrix.model import Matrix
 from experiments.records.record import Record
 from experiments.util.errors import UserError
+from experiments.util.files import sha256
 from experiments.util.screen import Screen
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from experiments.analysis.figures import figures_of
 from experiments.campaign.campaign import FILE, PLOTS, Campaign, campaigns, open_campaign
-from experiments.campaign.code_archive import file_sha256
 from experiments.records.record import RECORD, Record, read_record
 from experiments.report.sections.references import Judged, judge
 from experiments.util.errors import UserError
+from experiments.util.files import file_sha256
 
 
 def find_campaigns(path: Path) -> list[Path]:

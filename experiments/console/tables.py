@@ -6,10 +6,10 @@ from experiments.campaign.campaign import Campaign
 from experiments.campaign.estimates import Estimates
 from experiments.campaign.plan import PlannedRun
 from experiments.cluster.progress import duration
+from experiments.matrix.words import model_text
 from experiments.records.record import Record
 from experiments.util.screen import Screen
 from experiments.util.words import counted
-from training.spec import PretrainedModel, Work
 
 
 def show_plan(screen: Screen, plan: list[PlannedRun], name: str, estimates: Estimates) -> None:
@@ -46,16 +46,6 @@ def show_what_is_trained(screen: Screen, campaign: Campaign) -> None:
     screen.line(f"Model: {'; '.join(models)}.")
 
 
-def model_text(work: Work) -> str:
-    """Which model a work trains, in a few words."""
-    model = work.model
-    if isinstance(model, PretrainedModel):
-        return f"{work.data.pretrained} ({work.data.revision}), pretrained"
-    return (
-        f"{model.architecture}, {model.layers} layers, {model.hidden} wide, {model.heads} heads, from scratch"
-    )
-
-
 def show_campaign(screen: Screen, campaign: Campaign) -> None:
     """What became of every run, as a table."""
     warm_ups = [run for run in campaign.file.plan if run.warm_up]
@@ -72,6 +62,25 @@ def show_references(screen: Screen, campaign: Campaign) -> int:
     from experiments.report.sections.references import judge, show_bands
 
     return show_bands(screen, judge(figures_of(campaign)))
+
+
+class CampaignTables:
+    """What `run` shows of a campaign: tables on its screen."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+
+    def begins(self, campaign: Campaign) -> None:
+        """Says what is trained."""
+        show_what_is_trained(self._screen, campaign)
+
+    def ends(self, campaign: Campaign) -> None:
+        """Shows what became of every run."""
+        show_campaign(self._screen, campaign)
+
+    def judges(self, campaign: Campaign) -> int:
+        """Shows which figures left their bands; the exit status, 1 or 0."""
+        return show_references(self._screen, campaign)
 
 
 def _row(campaign: Campaign, run: PlannedRun) -> list[str]:

@@ -1,6 +1,6 @@
 """What an inventory says that cells should take: references with tolerances, and where they are kept.
 
-(The dissertation's figures, which a report shows beside those here, stand in experiments/analysis/dissertation.yml.)
+(What the dissertation measured stands in experiments/analysis/dissertation.yml.)
 """
 
 from __future__ import annotations

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from experiments.campaign.code_archive import file_sha256
 from experiments.cluster.environment import Environment
 from experiments.cluster.quiet import Quiet
 from experiments.records.observation import Asked, Happened
@@ -26,6 +25,7 @@ from experiments.records.outputs import (
 from experiments.records.reasons import cause_of_failure, without_secrets
 from experiments.records.record import Epoch, Launch, Prepared, Rank, Record, Status
 from experiments.records.validity import prepared_faults, run_faults
+from experiments.util.files import file_sha256
 from training.spec import PHASES
 
 OUTSIDE: Final = ("queue", "launch", "shutdown")  # phases that training itself can't see

@@ -1,7 +1,8 @@
-"""Files that are there whole or not at all, and times as they are written in them."""
+"""Files that are there whole or not at all, their digests, and times as they are written in them."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -43,3 +44,14 @@ def campaign_name(moment: datetime) -> str:
 def is_campaign_name(name: str) -> bool:
     """Whether a folder may be a campaign's; a copy's that somebody put beside it (`….bak`) is not."""
     return re.fullmatch(r"[0-9]{8}T[0-9]{6}Z", name) is not None
+
+
+def sha256(content: bytes) -> str:
+    """The SHA-256 of `content`, 64 hexadecimal digits."""
+    return hashlib.sha256(content).hexdigest()
+
+
+def file_sha256(path: Path) -> str:
+    """The SHA-256 of a file's content, 64 hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from experiments.analysis.figures import Figures
 from experiments.campaign.campaign import CampaignFile
 from experiments.cluster.environment import ImageState
-from experiments.console.tables import model_text
 from experiments.matrix.model import Order
+from experiments.matrix.words import model_text
 from experiments.report.tables import NOTHING
 from experiments.util.words import counted
 

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments.campaign.campaign import Campaign, CampaignFile
-from experiments.campaign.code_archive import sha256
 from experiments.campaign.identity import Identity
 from experiments.campaign.plan import PlannedRun
 from experiments.cluster.environment import Environment
 from experiments.records.record import Record, write_record
+from experiments.util.files import sha256
 from training.spec import PHASES, RunSpec
 
 STARTED = datetime(2026, 11, 21, 11, 45, tzinfo=UTC)

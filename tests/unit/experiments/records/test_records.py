@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from experiments.campaign.code_archive import build_archive, sha256
+from experiments.campaign.code_archive import build_archive
 from experiments.cluster.playbooks import failure_message, last_lines
 from experiments.cluster.progress import Progress, duration
 from experiments.records.compose import compose
@@ -19,6 +19,7 @@ from experiments.records.rank_use import RankUse
 from experiments.records.reasons import cause_of_failure, sentence, without_secrets
 from experiments.records.record import SCHEMA, Record, parse_record, read_record, schema_text, write_record
 from experiments.util.errors import UserError
+from experiments.util.files import sha256
 from tests.unit.experiments.made_up_records import ENVIRONMENT, STARTED, record, spec
 from tests.unit.experiments.made_up_use import NO_RAPL, rank_use
 from training.spec import PHASES
