@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.campaign.attempt import VARIABLES, Attempt
-from experiments.campaign.code_archive import build_archive
+from experiments.campaign.code_archive import training_archive
 from experiments.cluster.description import Prepared, read_prepared
 from experiments.cluster.lock import cluster_lock
 from experiments.cluster.playbooks import Playbooks, failure_message, last_lines, process_mark
@@ -63,7 +63,7 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> Prepared:
 
     screen.status("preparing the cluster and the data set", now=True)
     archive = folder / "training.zip"
-    write_whole(archive, build_archive(playbooks.root / "training"))
+    write_whole(archive, training_archive(playbooks.root))
     variables = {
         "prepare_code_archive": str(archive.absolute()),
         "prepare_data_spec": matrix.data.model_dump(mode="json"),

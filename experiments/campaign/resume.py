@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.campaign.campaign import Campaign, campaigns, create_campaign, open_campaign
-from experiments.campaign.code_archive import build_archive
+from experiments.campaign.code_archive import training_archive
 from experiments.campaign.concurrent import Group
 from experiments.campaign.estimates import Estimates
 from experiments.campaign.identity import identity_of
@@ -79,7 +79,7 @@ def campaign_for(
     """
     say = playbooks.screen.line
     folder = root / "results" / matrix.name
-    archive = build_archive(root / "training")
+    archive = training_archive(root)
     identity = identity_of(root, matrix, prepared, sha256(archive), plan)
     existing = campaigns(folder)
     if existing and not options.new:
