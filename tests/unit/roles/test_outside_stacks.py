@@ -1,4 +1,4 @@
-"""What a folder outside of the checkout says of its stacks holds for every node, below the inventory's own word."""
+"""What a folder outside of the checkout says of its stacks holds for every node, as a default."""
 
 from __future__ import annotations
 
