@@ -21,7 +21,7 @@ from experiments.quiet import Quiet
 from experiments.records import Record, Together, write_record
 from experiments.together import Group
 from experiments.undertaking import Asked, Happened
-from training.digest import code_digest
+from training.util.digest import code_digest
 
 DEAD_CONTROLLER: Final = (
     "The controller ended in the middle of the run and left no record (killed, switched off, or without room "

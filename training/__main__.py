@@ -100,8 +100,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _said(command: Callable[[], int], *also: type[Exception]) -> int:
     """Run a command; what a person can do something about (`also` that) is one sentence, without a trace."""
-    from training.data import DataError
-    from training.failures import explain_failure
+    from training.data.dataset import DataError
+    from training.errors import explain_failure
 
     faults: tuple[type[Exception], ...] = (SpecError, DataError, OSError, *also)
     try:
@@ -112,7 +112,7 @@ def _said(command: Callable[[], int], *also: type[Exception]) -> int:
 
 
 def _prepare(given: argparse.Namespace) -> int:
-    from training.prepare import prepare
+    from training.data.prepare import prepare
 
     prepared = prepare(read_spec(DataSpec, given.data_spec), given.reviews, given.out, given.files)
     if not given.json:
@@ -122,8 +122,8 @@ def _prepare(given: argparse.Namespace) -> int:
 
 
 def _tokenise(given: argparse.Namespace) -> int:
-    from training.in_run import alone
-    from training.process import process_start
+    from training.data.in_run import alone
+    from training.util.process import process_start
 
     # Who waits for it waits for this process from its start.
     alone(read_spec(RunSpec, given.spec), given.data, given.out, process_start())
@@ -131,8 +131,8 @@ def _tokenise(given: argparse.Namespace) -> int:
 
 
 def _train(given: argparse.Namespace) -> int:
+    from training.data.prepare import prepare
     from training.local import local_spec, settings
-    from training.prepare import prepare
 
     chosen = settings(given.set)
     data, finish = local_spec(chosen)
@@ -147,7 +147,7 @@ def _train(given: argparse.Namespace) -> int:
     file = folder / "spec.json"
     file.write_text(spec.model_dump_json(indent=2), encoding="utf-8")
     if spec.conditions.tokenizing == "in_run":
-        from training.in_run import alone
+        from training.data.in_run import alone
 
         alone(spec, prepared.path, folder, time.time())
     # A new process: libraries read the number of threads when they are loaded.

@@ -15,8 +15,8 @@ from typing import Any, Final
 
 import torch
 
-from training.digest import file_digest
-from training.files import publish, write_json
+from training.util.digest import file_digest
+from training.util.files import publish, write_json
 
 FORMAT: Final = 1
 STATE: Final = "state.pt"

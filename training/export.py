@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from training.checkpoint import CheckpointError, CheckpointFolder
-from training.data import ENCODER, open_dataset
+from training.data.dataset import ENCODER, open_dataset
 from training.spec import RunSpec
 
 CLASSES = {0: "negative", 1: "positive"}

@@ -10,18 +10,18 @@ from typing import Any
 
 import torch
 
-from training.collective import gather, join, leave, wait_for_all
-from training.digest import code_digest, weights_digest
-from training.files import write_json
-from training.gpu import summed_up, watch
-from training.liveness import Peers
+from training.distributed.collective import gather, join, leave, wait_for_all
+from training.distributed.liveness import Peers
 from training.loop import train
-from training.phases import SAMPLE_EVERY, Phases, clock_for
-from training.process import keep_freed_memory, process_facts
+from training.metrics.gpu import summed_up, watch
+from training.metrics.phases import SAMPLE_EVERY, Phases, clock_for
+from training.metrics.resource_use import Meter
 from training.session import Session
 from training.spec import RunSpec
-from training.stop import Stopped, Yielded
-from training.use import Meter
+from training.util.digest import code_digest, weights_digest
+from training.util.files import write_json
+from training.util.process import keep_freed_memory, process_facts
+from training.util.stop import Stopped, Yielded
 
 
 def run_job(

@@ -12,18 +12,18 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from training.collective import sum_over_ranks
-from training.data import Batch, global_batches, open_dataset, rank_share
-from training.failures import out_of_memory
-from training.fitting import explain_shortage
-from training.liveness import Place
+from training.data.dataset import Batch, global_batches, open_dataset, rank_share
+from training.distributed.collective import sum_over_ranks
+from training.distributed.liveness import Place
+from training.errors import out_of_memory
+from training.memory import explain_shortage
+from training.metrics.phases import Phases
+from training.metrics.recorder import DivergedError, Recorder
 from training.model import model_name
-from training.phases import Phases
-from training.recorder import DivergedError, Recorder
 from training.session import Session
 from training.spec import Conditions, Work
 from training.state import Training, resume, save, set_up
-from training.stop import Stopped
+from training.util.stop import Stopped
 
 
 @dataclass(frozen=True)

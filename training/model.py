@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from training.data import Dataset, derive_seed
+from training.data.dataset import Dataset, derive_seed
 from training.spec import PretrainedModel, ScratchModel, Work
 
 LABELS = 2

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from training.failures import between_ranks, explain_failure
-from training.files import append_event, write_json
-from training.process import process_start
+from training.errors import between_ranks, explain_failure
 from training.spec import RunSpec, read_spec
-from training.stop import STOPPED_STATUS, Stopped, StopSignal, Yielded
+from training.util.files import append_event, write_json
+from training.util.process import process_start
+from training.util.stop import STOPPED_STATUS, Stopped, StopSignal, Yielded
 
 if TYPE_CHECKING:
-    from training.liveness import Peers
+    from training.distributed.liveness import Peers
     from training.session import Session
 
 STOP_GRACE = 5.0  # s
@@ -96,8 +96,8 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
         if spec.work.keeps_checkpoints:
             stop.grace = STOP_GRACE_TO_KEEP
         # Not earlier, so that also a torch that can't be imported leaves an error file.
+        from training.distributed.liveness import Peers
         from training.job import run_job
-        from training.liveness import Peers
 
         peers = Peers(lambda gone: _end(out, gone))
         run_job(spec, data, out, lambda: begin(spec, out, stop), peers, started)
@@ -112,7 +112,7 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
 
 def _failed(out: Path, error: Exception, stop: StopSignal, peers: Peers | None) -> int:
     # The error holds the frames that it went through, and those hold the replica: freed here, it could wait
-    # forever for gloo's threads (see `training.collective.leave`). The process is about to end anyway.
+    # forever for gloo's threads (see `training.distributed.collective.leave`). The process ends soon anyway.
     _HELD.append(error)
     if stop.requested() or isinstance(error, Stopped):
         # Whatever fails after the signal fails because of it: a peer that was told to stop, too, is gone.
@@ -130,7 +130,7 @@ def _failed(out: Path, error: Exception, stop: StopSignal, peers: Peers | None) 
     if peers and not between_ranks(error):
         peers.tell(f"{type(error).__name__}: {explain_failure(error)}")
     elif peers and (gone := peers.lost()):
-        from training.liveness import PeerError
+        from training.distributed.liveness import PeerError
 
         found = PeerError(gone)
         found.__cause__ = error

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 import torch
 
 from training.checkpoint import CheckpointFolder, Position
-from training.figures import Figures
+from training.metrics.figures import Figures
 from training.spec import RunSpec
-from training.stop import StopSignal
+from training.util.stop import StopSignal
 
 
 class LaunchError(RuntimeError):
@@ -107,7 +107,7 @@ class TorchrunSession:
 
     def latest_checkpoint(self) -> dict[str, Any] | None:
         """The newest good checkpoint in `checkpoints/`; rank 0 chooses, and says what is wrong with newer."""
-        from training.collective import agree_on
+        from training.distributed.collective import agree_on
 
         chosen: str | None = None
         if self.rank == 0:

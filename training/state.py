@@ -10,10 +10,10 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from training.checkpoint import Position
-from training.collective import StopVote, gather, replicate
-from training.data import Dataset, derive_seed
+from training.data.dataset import Dataset, derive_seed
+from training.distributed.collective import StopVote, gather, replicate
+from training.metrics.phases import Phases
 from training.model import build_model, learning_rate_factor
-from training.phases import Phases
 from training.session import Session
 from training.spec import Conditions, Work
 

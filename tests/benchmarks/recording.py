@@ -16,15 +16,15 @@ from pathlib import Path
 
 import torch
 
-from training.data import open_dataset
-from training.figures import Figures
-from training.liveness import Place
+from training.data.dataset import open_dataset
+from training.distributed.liveness import Place
 from training.loop import train_epoch
-from training.phases import Phases
-from training.process import keep_freed_memory
+from training.metrics.figures import Figures
+from training.metrics.phases import Phases
 from training.session import TorchrunSession
 from training.spec import Work
 from training.state import set_up
+from training.util.process import keep_freed_memory
 
 
 class Alone(TorchrunSession):

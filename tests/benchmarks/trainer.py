@@ -20,11 +20,11 @@ from typing import Any
 import torch
 
 from tests.benchmarks.recording import Alone
-from training.data import Dataset, open_dataset
-from training.liveness import Place
+from training.data.dataset import Dataset, open_dataset
+from training.distributed.liveness import Place
 from training.loop import train_epoch
+from training.metrics.phases import Phases, clock_for
 from training.model import build_model
-from training.phases import Phases, clock_for
 from training.spec import Work
 from training.state import set_up
 

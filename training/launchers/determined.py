@@ -15,11 +15,11 @@ from typing import Any
 from determined import core, get_cluster_info
 
 from training.checkpoint import CheckpointFolder, Position, read_checkpoint, write_checkpoint
-from training.figures import Figures
+from training.metrics.figures import Figures
 from training.rank import launch_rank
 from training.session import check_world, take_device
 from training.spec import RunSpec
-from training.stop import StopSignal
+from training.util.stop import StopSignal
 
 
 class DeterminedSession:
@@ -116,7 +116,7 @@ class DeterminedSession:
         self._context.__exit__(None, None, None)
 
     def _newest_of_files(self) -> dict[str, Any] | None:
-        from training.collective import agree_on
+        from training.distributed.collective import agree_on
 
         assert self._storage is not None
         chosen: str | None = None

@@ -23,9 +23,9 @@ from pyspark.errors import PythonException
 from pyspark.ml.torch.distributor import TorchDistributor
 from pyspark.sql import SparkSession
 
-from training.files import write_json
 from training.rank import arguments
 from training.spec import RunSpec, SpecError, read_spec
+from training.util.files import write_json
 
 POLL_EVERY = 0.1  # s
 PATIENCE = 120.0  # s that the driver has to register
@@ -96,7 +96,7 @@ def _run(spark: SparkSession, spec: RunSpec, given: argparse.Namespace, queue: F
         sys.stderr.write("Set spark.task.resource.gpu.amount=1: training is to run on GPUs.\n")
         return 1
     if spec.conditions.tokenizing == "in_run":
-        from training.data import DataError
+        from training.data.dataset import DataError
 
         try:
             tokenise(spark, spec, given.data.absolute(), given.out.absolute())
@@ -129,8 +129,8 @@ def tokenise(spark: SparkSession, spec: RunSpec, data: Path, out: Path) -> None:
         DataError: the data set on a node can't be used, or what was made is not what was prepared before.
     """
     # Here, as only such runs need them: the start of the others is measured without.
-    from training.data import DataError
-    from training.in_run import SPARK_COLUMNS, prepare_in_run, reviews_of, threads_text, tokens_of
+    from training.data.dataset import DataError
+    from training.data.in_run import SPARK_COLUMNS, prepare_in_run, reviews_of, threads_text, tokens_of
 
     tasks, threads = spec.work.world_size, spec.conditions.threads
     rows = spark.range(0, reviews_of(spec), 1, tasks)
@@ -140,7 +140,9 @@ def tokenise(spark: SparkSession, spec: RunSpec, data: Path, out: Path) -> None:
     try:
         prepare_in_run(spec, data, out, by, time.time(), tokens.toArrow)
     except PythonException as error:  # of a task: its text is the trace, with that of the JVM
-        said = [line for line in str(error).splitlines() if line.startswith("training.data.DataError: ")]
+        said = [
+            line for line in str(error).splitlines() if line.startswith("training.data.dataset.DataError: ")
+        ]
         if said:
             raise DataError(said[0].partition(": ")[2]) from error
         raise

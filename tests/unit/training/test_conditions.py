@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tests.unit.training.training_helpers import Datasets, Run, data_spec, events, load, run_spec
-from training.data import DataError, open_dataset
-from training.prepare import prepare
+from training.data.dataset import DataError, open_dataset
+from training.data.prepare import prepare
 from training.spec import Conditions, DataSpec
 
 REAL = DataSpec(train=60, validation=20, seed=1, max_length=64, vocabulary=4000)

@@ -24,10 +24,10 @@ from tests.unit.training.training_helpers import (
     load,
     run_spec,
 )
-from training.data import derive_seed, global_batches, open_dataset
-from training.digest import weights_digest
+from training.data.dataset import derive_seed, global_batches, open_dataset
 from training.model import build_model
 from training.spec import RunSpec
+from training.util.digest import weights_digest
 
 ROOT = Path(__file__).parents[3]
 

@@ -1,0 +1,49 @@
+"""What an exception means to a person, where its own words don't say it."""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+#: What is said on the CPU where memory runs out: by torch's allocator, by oneDNN (which says no more than
+#: this where it can't have what an operation needs), and by C++.
+NO_MEMORY: Final = (
+    "can't allocate memory",
+    "could not create a primitive",
+    "could not create a memory",
+    "bad_alloc",
+)
+
+
+def explain_failure(error: BaseException) -> str:
+    """One sentence: what went wrong, and what to do where that is known."""
+    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    if out_of_memory(error):  # before or after the steps: what they need is tried out (`training.memory`)
+        return (
+            f"The memory does not suffice ({said.rstrip('.')}): take a smaller batch_per_worker, more "
+            "gradient_accumulation, activation_checkpointing, or a shorter max_length."
+        )
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        where = f" while writing {error.filename}" if error.filename else ""
+        return f"The disk is full{where}; make room, then run it again."
+    return said
+
+
+def between_ranks(error: BaseException) -> bool:
+    """Whether it was something between the ranks that failed, so that the cause may be another rank's."""
+    import torch.distributed as dist
+
+    words = ("gloo", "nccl", "connection closed by peer", "connection reset by peer", "timed out")
+    return isinstance(error, dist.DistError) or (
+        type(error) is RuntimeError and any(word in str(error).lower() for word in words)
+    )
+
+
+def out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, a GPU's or this machine's."""
+    if isinstance(error, MemoryError):
+        return True
+    # torch.OutOfMemoryError on a GPU; on the CPU a RuntimeError, of the allocator's or of who asked it.
+    return isinstance(error, RuntimeError) and (
+        type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in NO_MEMORY)
+    )
