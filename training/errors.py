@@ -1,4 +1,4 @@
-"""What an exception means to a person, where its own words don't say it."""
+"""What can go wrong in a run, and what it means to a person."""
 
 from __future__ import annotations
 
@@ -15,6 +15,46 @@ NO_MEMORY: Final = (
 )
 
 
+class DataError(ValueError):
+    """Data that can't be used; its text is one sentence for whoever prepared it."""
+
+
+class LaunchError(RuntimeError):
+    """The process was not launched as the specification asks; its text is one sentence for whoever did."""
+
+
+class ThreadsError(RuntimeError):
+    """The environment asks for another number of threads than the run."""
+
+
+class CheckpointError(RuntimeError):
+    """A checkpoint that must not be used; its text is one sentence that names it."""
+
+
+class OtherWorkError(CheckpointError):
+    """It is a good checkpoint, but of another work."""
+
+
+class DivergedError(RuntimeError):
+    """The loss is no number any more; its text says where that began."""
+
+
+class ShortOfMemoryError(Exception):
+    """A step did not fit into memory; its text says which batch does."""
+
+
+class PeerError(RuntimeError):
+    """Another rank is gone; its text says which, and how far it was."""
+
+
+class Stopped(Exception):
+    """The process was told to stop before its work was done."""
+
+
+class Yielded(Stopped):
+    """The work was left to whoever launched it, to be resumed later; what was reported has arrived."""
+
+
 def explain_failure(error: BaseException) -> str:
     """One sentence: what went wrong, and what to do where that is known."""
     said = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -29,9 +69,9 @@ def explain_failure(error: BaseException) -> str:
     return said
 
 
-def between_ranks(error: BaseException) -> bool:
+def failed_between_ranks(error: BaseException) -> bool:
     """Whether it was something between the ranks that failed, so that the cause may be another rank's."""
-    import torch.distributed as dist
+    import torch.distributed as dist  # here, as commands that need no torch have errors as well
 
     words = ("gloo", "nccl", "connection closed by peer", "connection reset by peer", "timed out")
     return isinstance(error, dist.DistError) or (

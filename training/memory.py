@@ -7,12 +7,8 @@ import traceback
 import torch
 from torch.nn import functional
 
-from training.errors import out_of_memory
+from training.errors import ShortOfMemoryError, out_of_memory
 from training.state import Training
-
-
-class ShortOfMemoryError(Exception):
-    """A step did not fit into memory; its text says which batch does."""
 
 
 def explain_shortage(training: Training, error: Exception) -> ShortOfMemoryError:

@@ -1,24 +1,19 @@
-"""A prepared data set in memory, and who takes which reviews in which step."""
+"""A prepared data set: its files, and its reviews in memory."""
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from training.data.untokenised import Untokenised
+from training.errors import DataError
 from training.util.digest import file_digest
-
-if TYPE_CHECKING:
-    import torch
-
-    from training.data.untokenised import Untokenised
 
 FORMAT: Final = 3  # since 3 with the texts
 DESCRIPTION: Final = "dataset.json"
@@ -27,19 +22,6 @@ TEXTS: Final = "{split}.texts.arrow"  # what the ids of a split were made of
 TOKENIZER: Final = "tokenizer.json"
 ENCODER: Final = "encoder"  # folder of the pretrained encoder, where the data set has one
 DAMAGED: Final = "The data set {path} is damaged ({files}); remove that folder and prepare it anew."
-
-
-class DataError(ValueError):
-    """Data that can't be used; its text is one sentence for whoever prepared it."""
-
-
-@dataclass(frozen=True)
-class Batch:
-    """Reviews as the model takes them, on its device."""
-
-    input_ids: torch.Tensor  # int64 [reviews, max_length]
-    attention_mask: torch.Tensor  # int64 [reviews, max_length]; 1 = token, 0 = padding
-    labels: torch.Tensor  # int64 [reviews]; 1 = positive
 
 
 @dataclass(frozen=True)
@@ -54,17 +36,11 @@ class Reviews:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def batch(self, chosen: torch.Tensor, device: torch.device) -> Batch:
-        """The reviews with the numbers `chosen` (int64 [reviews]), copied from the file to `device`."""
-        import torch
-
-        rows = chosen.numpy()
+    def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int8]]:
+        """Ids and attention masks, both [reviews, max_length], of the reviews with the numbers `rows`."""
         if self.untokenised:
-            tokens = self.untokenised.tokens(rows)
-        else:
-            tokens = self.input_ids[rows], self.attention_mask[rows]
-        columns = (torch.from_numpy(column) for column in (*tokens, self.labels[rows]))
-        return Batch(*(column.to(device, torch.int64) for column in columns))
+            return self.untokenised.tokens(rows)
+        return self.input_ids[rows], self.attention_mask[rows]
 
 
 @dataclass(frozen=True)
@@ -72,20 +48,20 @@ class Dataset:
     """A prepared data set."""
 
     path: Path
-    about: dict[str, Any]  # dataset.json
+    description: dict[str, Any]  # dataset.json
     train: Reviews
     validation: Reviews
 
     @property
     def vocabulary(self) -> int:
         """Number of entries that its token ids come from."""
-        learnt = self.about["spec"]["tokenizer"] == "wordpiece-from-train"
-        return int(self.about["spec"]["vocabulary"] if learnt else self.about["vocabulary"])
+        learnt = self.description["spec"]["tokenizer"] == "wordpiece-from-train"
+        return int(self.description["spec"]["vocabulary"] if learnt else self.description["vocabulary"])
 
     @property
     def name(self) -> str:
         """What it is, in a few words."""
-        spec = self.about["spec"]
+        spec = self.description["spec"]
         return (
             f"{spec['source']}: {len(self.train)} reviews to train, {len(self.validation)} to validate, "
             f"{spec['max_length']} tokens ({spec['pretrained'] or spec['tokenizer']})"
@@ -103,57 +79,54 @@ class Dataset:
         return self.path / ENCODER
 
 
-def open_dataset(path: Path, digest: str, *, in_loop: bool = False, run: Path | None = None) -> Dataset:
+def open_dataset(path: Path, digest: str, *, in_loop: bool = False, tokens: Path | None = None) -> Dataset:
     """The prepared data set in `path`.
 
     Args:
         path: its own folder.
         digest: what the run asks for.
         in_loop: its texts become ids when a batch is taken; else they are not touched.
-        run: folder of the run that made its own tokens; they are read in the place of the prepared ones.
+        tokens: folder of the tokens to read in the place of the prepared ones.
 
     Raises:
-        DataError: there is none, it is not the one with `digest`, a file of it has changed, it has no texts
-            and they are asked for, or the run made no tokens.
+        DataError: there is none, it is not the one with `digest`, a file of it has changed, or it has no
+            texts and they are asked for.
     """
     try:
-        about: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
+        description: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(
             f"There is no prepared data set in {path} ({error}); stage it to this node first."
         ) from error
-    if about.get("digest") != digest:
-        raise DataError(f"The data set in {path} is {about.get('digest')}, but the run asks for {digest}.")
+    if description.get("digest") != digest:
+        raise DataError(
+            f"The data set in {path} is {description.get('digest')}, but the run asks for {digest}."
+        )
     texts = {TEXTS.format(split=name) for name in SPLITS}
-    if in_loop and (lacking := texts - set(about["files"])):
+    if in_loop and (lacking := texts - set(description["files"])):
         raise DataError(
             f"The data set {path} has no texts ({', '.join(sorted(lacking))}), which tokenizing: in_loop "
             "and in_run need; it was prepared by an older version: prepare it anew."
         )
     untouched = set() if in_loop else texts
-    if run is not None:
+    if tokens is not None:
         untouched |= {f"{name}.arrow" for name in SPLITS}
-    if damaged := damaged_files(path, about, without=frozenset(untouched)):
+    if damaged := damaged_files(path, description, without=frozenset(untouched)):
         raise DataError(DAMAGED.format(path=path, files=", ".join(damaged)))
-    tokens = path if run is None else _made(run)
-    train, validation = (open_split(tokens, name) for name in SPLITS)
+    splits = {name: open_split(tokens or path, name) for name in SPLITS}
     if in_loop:
-        train, validation = _untokenised(path, "train", train), _untokenised(path, "validation", validation)
-    return Dataset(path, about, train, validation)
+        splits = {name: _with_texts(path, name, reviews) for name, reviews in splits.items()}
+    return Dataset(path, description, splits["train"], splits["validation"])
 
 
-def _made(run: Path) -> Path:
-    from training.data.in_run import made_tokens
-
-    return made_tokens(run)
-
-
-def damaged_files(path: Path, about: dict[str, Any], without: frozenset[str] = frozenset()) -> list[str]:
+def damaged_files(
+    path: Path, description: dict[str, Any], without: frozenset[str] = frozenset()
+) -> list[str]:
     """Names of the data set's files that are missing or whose bytes are not those that `prepare` wrote.
 
     Files in `without` are not looked at.
     """
-    files: dict[str, str] = about["files"]
+    files: dict[str, str] = description["files"]
     return [
         name
         for name, digest in files.items()
@@ -200,35 +173,7 @@ def write_arrow(path: Path, batch: pa.RecordBatch) -> None:
     path.chmod(0o644)
 
 
-def _untokenised(path: Path, name: str, reviews: Reviews) -> Reviews:
-    from training.data.untokenised import Untokenised
-
+def _with_texts(path: Path, name: str, reviews: Reviews) -> Reviews:
+    """A split whose ids are made of its texts, batch by batch."""
     texts = Untokenised.open(path / TEXTS.format(split=name), path / TOKENIZER)
     return replace(reviews, untokenised=texts)
-
-
-def derive_seed(seed: int, purpose: str, *numbers: int) -> int:
-    """A seed for one purpose, independent of those for others: 63 bits of a SHA-256."""
-    text = ":".join([purpose, str(seed), *map(str, numbers)])
-    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1
-
-
-def global_batches(
-    reviews: int, size: int, *, keep_last: bool, seed: int, epoch: int
-) -> Iterator[torch.Tensor]:
-    """The numbers of the reviews of each step of an epoch, for all ranks together: int64 [size].
-
-    A permutation that seed and epoch alone decide, cut into batches; the last one may be shorter, and is left
-    out unless `keep_last`. Nothing is repeated (as `DistributedSampler` does to fill up the last batch).
-    """
-    import torch
-
-    generator = torch.Generator().manual_seed(derive_seed(seed, "order", epoch))
-    for batch in torch.split(torch.randperm(reviews, generator=generator), size):
-        if keep_last or len(batch) == size:
-            yield batch
-
-
-def rank_share(batch: torch.Tensor, rank: int, world_size: int) -> torch.Tensor:
-    """This rank's slice of a global batch: contiguous, sizes differ by one at most; it may be empty."""
-    return batch.tensor_split(world_size)[rank]

@@ -8,8 +8,8 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from training.data.dataset import DataError
 from training.data.hub import hub_error, reach_hub
+from training.errors import DataError
 from training.spec import DataSpec
 
 

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from training.data.dataset import SPLITS, DataError, Dataset, Reviews, open_dataset, open_split, write_split
+from training.data.dataset import SPLITS, Dataset, Reviews, open_dataset, open_split, write_split
+from training.errors import DataError
 from training.spec import RunSpec
 from training.util.digest import file_digest
 from training.util.files import write_json
@@ -34,14 +35,12 @@ COLUMNS: Final = pa.schema(
         ("label", pa.int8()),
     ]
 )
-SPARK_COLUMNS: Final = "row bigint, input_ids array<int>, attention_mask array<tinyint>, label tinyint"
-"""`COLUMNS` in Spark's words."""
 
 
-def tokens_of(
+def tokenise_rows(
     batches: Iterator[pa.RecordBatch], data: str, digest: str, threads: int
 ) -> Iterator[pa.RecordBatch]:
-    """The tokens of some rows, as `COLUMNS`; what Spark's `mapInArrow` calls in its executors.
+    """The tokens of some rows, as `COLUMNS`; a stack may call it in several processes, for some rows each.
 
     Args:
         batches: numbers of rows (int64) in their first column.
@@ -79,7 +78,7 @@ def _lists(values: npt.NDArray[Any]) -> pa.ListArray:
     return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.reshape(-1)))
 
 
-def alone(spec: RunSpec, data: Path, out: Path, started: float) -> None:
+def tokenise_alone(spec: RunSpec, data: Path, out: Path, started: float) -> None:
     """`prepare_in_run` in this process, with as many threads as the run gives a rank.
 
     Raises:
@@ -90,7 +89,7 @@ def alone(spec: RunSpec, data: Path, out: Path, started: float) -> None:
     by = f"one process on {os.uname().nodename}, {threads_text(threads)}"
 
     def tokenise() -> pa.Table:
-        return pa.Table.from_batches(tokens_of(iter([rows]), str(data), digest, threads), COLUMNS)
+        return pa.Table.from_batches(tokenise_rows(iter([rows]), str(data), digest, threads), COLUMNS)
 
     prepare_in_run(spec, data, out, by, started, tokenise)
 
@@ -126,7 +125,7 @@ def prepare_in_run(
     table = tokenise()
     _write(table.sort_by("row"), spec, folder)
     ended = time.time()
-    _compare(folder, open_dataset(data, spec.work.data_digest))
+    _check_equal(folder, open_dataset(data, spec.work.data_digest))
     write_json(
         out / NOTE,
         {
@@ -139,7 +138,7 @@ def prepare_in_run(
     )
 
 
-def made_tokens(run: Path) -> Path:
+def find_tokens(run: Path) -> Path:
     """The folder with the tokens that were made for a run, in its folder `run`.
 
     Raises:
@@ -183,21 +182,21 @@ def _write(table: pa.Table, spec: RunSpec, folder: Path) -> None:
         first += size
 
 
-def _compare(folder: Path, prepared: Dataset) -> None:
-    for name, there in zip(SPLITS, (prepared.train, prepared.validation), strict=True):
-        here = open_split(folder, name)
-        ours, theirs = tokens_digest(here), tokens_digest(there)
+def _check_equal(folder: Path, prepared: Dataset) -> None:
+    for name, before in zip(SPLITS, (prepared.train, prepared.validation), strict=True):
+        now = open_split(folder, name)
+        ours, theirs = tokens_digest(now), tokens_digest(before)
         if ours != theirs:
             raise DataError(
                 f"What this run made of the {name} texts ({ours[:8]}) is not what was prepared of them "
-                f"before ({theirs[:8]}; {_difference(here, there)}), so that its weights could be compared "
+                f"before ({theirs[:8]}; {_difference(now, before)}), so that its weights could be compared "
                 f"with no other's; see whether {prepared.path} and the environment are alike on every node."
             )
 
 
-def _difference(here: Reviews, there: Reviews) -> str:
-    if len(here) != len(there) or here.input_ids.shape != there.input_ids.shape:
-        return f"{len(here)} reviews instead of {len(there)}"
-    differs = (here.input_ids != there.input_ids).any(axis=1)
-    differs |= (here.attention_mask != there.attention_mask).any(axis=1) | (here.labels != there.labels)
-    return f"{int(differs.sum())} of {len(there)} reviews, the first is number {int(differs.argmax())}"
+def _difference(now: Reviews, before: Reviews) -> str:
+    if len(now) != len(before) or now.input_ids.shape != before.input_ids.shape:
+        return f"{len(now)} reviews instead of {len(before)}"
+    differs = (now.input_ids != before.input_ids).any(axis=1)
+    differs |= (now.attention_mask != before.attention_mask).any(axis=1) | (now.labels != before.labels)
+    return f"{int(differs.sum())} of {len(before)} reviews, the first is number {int(differs.argmax())}"

@@ -24,13 +24,13 @@ from training.data.dataset import (
     SPLITS,
     TEXTS,
     TOKENIZER,
-    DataError,
     damaged_files,
     write_arrow,
     write_split,
 )
 from training.data.sources import Review, Source, read_source
 from training.data.wordpiece import train_tokenizer
+from training.errors import DataError
 from training.spec import DataSpec
 from training.util.digest import file_digest
 from training.util.files import publish, write_json
@@ -60,22 +60,22 @@ def prepare(spec: DataSpec, reviews_file: Path | None, out: Path, folder: Path =
     source = read_source(spec, reviews_file, folder)
     splits = dict(zip(SPLITS, draw(source, spec), strict=True))
     # An encoder may have changed under its name: only what it brings says which it is.
-    if spec.tokenizer != "pretrained" and (found := _find(spec, source.sha256, out)):
+    if spec.tokenizer != "pretrained" and (found := _find_prepared(spec, source.sha256, out)):
         return found
     out.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
+    draft = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
     try:
-        tokenizer = _tokenizer(spec, folder, [review.text for review in splits["train"]], beside)
+        tokenizer = _tokenizer(spec, folder, [review.text for review in splits["train"]], draft)
         counts = {
-            name: _write_split(beside / f"{name}.arrow", part, tokenizer) for name, part in splits.items()
+            name: _write_split(draft / f"{name}.arrow", part, tokenizer) for name, part in splits.items()
         }
         for name, part in splits.items():
             texts = pa.array([review.text for review in part], pa.large_string())
-            write_arrow(beside / TEXTS.format(split=name), pa.record_batch({"text": texts}))
-        _write(beside / TOKENIZER, tokenizer.to_str(pretty=True).encode())
+            write_arrow(draft / TEXTS.format(split=name), pa.record_batch({"text": texts}))
+        _write(draft / TOKENIZER, tokenizer.to_str(pretty=True).encode())
         files = {
-            path.relative_to(beside).as_posix(): file_digest(path)
-            for path in sorted(beside.rglob("*"))
+            path.relative_to(draft).as_posix(): file_digest(path)
+            for path in sorted(draft.rglob("*"))
             if path.is_file()
         }
         digest = dataset_digest(spec, files)
@@ -89,17 +89,17 @@ def prepare(spec: DataSpec, reviews_file: Path | None, out: Path, folder: Path =
             "repeated_texts": _repeated(splits),
             "source": {"name": spec.source, "sha256": source.sha256, "note": source.note},
         }
-        write_json(beside / DESCRIPTION, description)
-        beside.chmod(0o755)  # mkdtemp's own mode shuts everybody else out
-        return _keep(beside, out / digest)
+        write_json(draft / DESCRIPTION, description)
+        draft.chmod(0o755)  # mkdtemp's own mode shuts everybody else out
+        return _move_into_place(draft, out / digest)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
 
 
 def dataset_digest(spec: DataSpec, files: dict[str, str]) -> str:
     """SHA-256 of the specification and of every file's SHA-256: the data set's name."""
-    named = {"format": FORMAT, "spec": spec.model_dump(mode="json"), "files": files}
-    return hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
+    content = {"format": FORMAT, "spec": spec.model_dump(mode="json"), "files": files}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def draw(source: Source, spec: DataSpec) -> tuple[list[Review], list[Review]]:
@@ -149,17 +149,17 @@ def split(
     return first, second
 
 
-def _tokenizer(spec: DataSpec, folder: Path, texts: Sequence[str], beside: Path) -> Tokenizer:
-    """The tokenizer that `spec` asks for; a pretrained encoder is brought along into `beside`."""
+def _tokenizer(spec: DataSpec, folder: Path, texts: Sequence[str], draft: Path) -> Tokenizer:
+    """The tokenizer that `spec` asks for; a pretrained encoder is brought along into `draft`."""
     if spec.tokenizer != "pretrained":
         return train_tokenizer(texts, spec)
     from training.data.encoder import load_encoder
 
     encoder = load_encoder(spec, folder)
-    encoder.save(beside / ENCODER)
-    for path in (beside / ENCODER).rglob("*"):
+    encoder.save(draft / ENCODER)
+    for path in (draft / ENCODER).rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
-    (beside / ENCODER).chmod(0o755)
+    (draft / ENCODER).chmod(0o755)
     return encoder.fast_tokenizer(spec.max_length)
 
 
@@ -192,24 +192,24 @@ def _repeated(splits: dict[str, list[Review]]) -> dict[str, int]:
     }
 
 
-def _find(spec: DataSpec, reviews_digest: str, out: Path) -> Prepared | None:
+def _find_prepared(spec: DataSpec, reviews_digest: str, out: Path) -> Prepared | None:
     """The data set that was prepared of the same specification and the same reviews, if there is one."""
-    for description in sorted(out.glob(f"*/{DESCRIPTION}")):
-        if description.parent.name.startswith("."):
+    for file in sorted(out.glob(f"*/{DESCRIPTION}")):
+        if file.parent.name.startswith("."):
             continue  # another process is writing it
-        about: dict[str, Any] = json.loads(description.read_text(encoding="utf-8"))
-        same = about.get("format") == FORMAT and about.get("spec") == spec.model_dump(mode="json")
-        if same and about["source"]["sha256"] == reviews_digest:
-            if damaged := damaged_files(description.parent, about):
-                raise DataError(DAMAGED.format(path=description.parent, files=", ".join(damaged)))
-            return Prepared(about["digest"], description.parent, created=False)
+        description: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        same = description.get("format") == FORMAT and description.get("spec") == spec.model_dump(mode="json")
+        if same and description["source"]["sha256"] == reviews_digest:
+            if damaged := damaged_files(file.parent, description):
+                raise DataError(DAMAGED.format(path=file.parent, files=", ".join(damaged)))
+            return Prepared(description["digest"], file.parent, created=False)
     return None
 
 
-def _keep(beside: Path, path: Path) -> Prepared:
+def _move_into_place(draft: Path, path: Path) -> Prepared:
     """Rename the written folder to its name; if another process was faster, its (equal) one stays."""
     try:
-        beside.rename(path)
+        draft.rename(path)
     except OSError:
         if not (path / DESCRIPTION).exists():
             raise

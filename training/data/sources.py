@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from training.data.dataset import DataError
 from training.data.hub import hub_error, reach_hub
+from training.errors import DataError
 from training.spec import DataSpec
 
 MOVIE_REVIEWS_NOTE: Final = (
@@ -174,13 +174,13 @@ def _review(path: Path, place: str, row: Mapping[str, Any]) -> Review:
         raise DataError(f"The file {path} has a text that is none in {place}: {text!r:.40}.")
     if not text.strip():
         raise DataError(f"The file {path} has an empty text in {place}; remove that row.")
-    named = str(int(label)) if isinstance(label, bool) else str(label).strip().lower()
-    if named not in CLASSES:
+    name = str(int(label)) if isinstance(label, bool) else str(label).strip().lower()
+    if name not in CLASSES:
         raise DataError(
             f"The file {path} has the label {label!r:.40} in {place}; there are two classes: "
             "0 and 1, neg and pos, or negative and positive."
         )
-    return Review(text, CLASSES[named])
+    return Review(text, CLASSES[name])
 
 
 def _text(path: Path, content: bytes) -> str:

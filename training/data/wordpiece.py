@@ -7,7 +7,7 @@ from typing import Final
 
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
-from training.data.dataset import DataError
+from training.errors import DataError
 from training.spec import DataSpec
 
 SPECIAL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4

@@ -1,4 +1,4 @@
-"""What ranks tell one another, gradients included.
+"""What ranks compute together and agree on, gradients included.
 
 With one rank there is no process group, and nothing to do.
 """
@@ -6,6 +6,7 @@ With one rank there is no process group, and nothing to do.
 # No `from __future__ import annotations` here: DDP wants a hook's annotations to be the types themselves.
 
 import gc
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, TypeVar
 
@@ -15,7 +16,6 @@ from torch.distributed import Store  # type: ignore[attr-defined]  # it is there
 from torch.nn.parallel import DistributedDataParallel
 
 from training.distributed.network import choose_interface
-from training.metrics.phases import Phases
 from training.session import Session
 
 T = TypeVar("T")
@@ -35,11 +35,11 @@ def join(session: Session) -> Store | None:
     backend = {"cpu": "gloo", "cuda": "nccl"}[session.device.type]
     if backend == "nccl":
         choose_interface()
-    meeting = dist.rendezvous(  # type: ignore[attr-defined]
+    rendezvous = dist.rendezvous(  # type: ignore[attr-defined]
         "env://", session.rank, session.world_size, timeout=TIMEOUT
     )
     store: Store
-    store, rank, world_size = next(meeting)
+    store, rank, world_size = next(rendezvous)
     dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
     wait_for_all(session)
     return store
@@ -103,11 +103,11 @@ class StopVote:
 
     def stop(self) -> bool:
         """Whether to stop now; every rank calls it before every step, and all get the same answer."""
-        told = self._session.should_stop()
+        wants_stop = self._session.should_stop()
         if self._group is None:
-            return told
+            return wants_stop
         answer = self.settle()
-        ballot = torch.tensor([int(told)])
+        ballot = torch.tensor([int(wants_stop)])
         self._pending = ballot, dist.all_reduce(ballot, dist.ReduceOp.MAX, self._group, async_op=True)
         return answer
 
@@ -121,11 +121,19 @@ class StopVote:
 
 
 def replicate(
-    model: torch.nn.Module, session: Session, phases: Phases, gradient_sync: str = "allreduce"
+    model: torch.nn.Module,
+    session: Session,
+    on_last_bucket: Callable[[], None],
+    gradient_sync: str = "allreduce",
 ) -> torch.nn.Module:
     """`model` as a rank calls it in training: after `backward` its gradients are the means over all ranks.
 
-    `gradient_sync` is the work's: how the gradients get from rank to rank.
+    Args:
+        model: with equal weights on all ranks.
+        session: this rank's.
+        on_last_bucket: called in each backward pass once its last gradients are there: from then on it has no
+            more work to hide communication behind.
+        gradient_sync: the work's; how the gradients get from rank to rank.
     """
     if session.world_size == 1:
         return model
@@ -134,22 +142,21 @@ def replicate(
         device_ids=[session.device] if session.device.type == "cuda" else None,
         forward_sync_buffers=False,  # BERT's are constants: nothing to send in every step
     )
-    replica.register_comm_hook(phases, HOOKS[gradient_sync])
+    replica.register_comm_hook(on_last_bucket, HOOKS[gradient_sync])
     return replica
 
 
 def timed_allreduce(
-    phases: Phases,
+    on_last_bucket: Callable[[], None],
     bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch re-exports it where mypy can't see
 ) -> torch.futures.Future[torch.Tensor]:
-    """What DDP does with a bucket of gradients anyway, bit for bit; the last bucket begins "exposed_sync".
+    """What DDP does with a bucket of gradients anyway, bit for bit.
 
-    By then the backward pass has no more work to hide communication behind. (The hook that comes with PyTorch
-    divides by the world size where DDP itself multiplies by the reciprocal: with three ranks that is another
-    last bit.)
+    (The hook that comes with PyTorch divides by the world size where DDP itself multiplies by the reciprocal:
+    with three ranks that is another last bit.)
     """
     if bucket.is_last():
-        phases.begin("exposed_sync")
+        on_last_bucket()
     gradient = bucket.buffer().mul_(1.0 / dist.get_world_size())
     work = dist.all_reduce(gradient, async_op=True)
     reduced: torch.futures.Future[torch.Tensor] = work.get_future().then(lambda future: future.value()[0])
@@ -157,12 +164,12 @@ def timed_allreduce(
 
 
 def timed_bf16_allreduce(
-    phases: Phases,
+    on_last_bucket: Callable[[], None],
     bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch re-exports it where mypy can't see
 ) -> torch.futures.Future[torch.Tensor]:
     """As `timed_allreduce`, with gradients rounded to bfloat16 before they are sent: half the bytes."""
     if bucket.is_last():
-        phases.begin("exposed_sync")
+        on_last_bucket()
     whole = bucket.buffer()
     rounded = whole.to(torch.bfloat16).mul_(1.0 / dist.get_world_size())
     work = dist.all_reduce(rounded, async_op=True)

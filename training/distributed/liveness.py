@@ -8,46 +8,22 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
 
 import torch.distributed as dist
 from torch.distributed import Store  # type: ignore[attr-defined]  # it is there, where mypy can't see
 
-from training.metrics.phases import Phases
-from training.session import Session
+from training.errors import PeerError
+from training.session import RankStatus, Session
 
 BEAT_EVERY: Final = 1.0  # s
 SILENT_AFTER: Final = 20.0
 """Seconds without a sign of life after which a rank counts as gone, and every other one ends."""
-LEFT_TO_PEERS: Final = 5.0  # s that a rank has to fail by itself once another one is known to have failed
+GRACE_AFTER_FAILURE: Final = 5.0  # s that a rank has to fail by itself once another one has failed
 PATIENCE: Final = 3.0  # s to wait for a sign of the others when something failed between the ranks
 STORE_PATIENCE: Final = timedelta(seconds=10)
-
-
-@dataclass
-class Place:
-    """How far a rank is."""
-
-    epoch: int = 0  # 0 = training has not begun
-    step: int = 0
-    phase: Callable[[], str] = lambda: ""
-    figures: dict[str, float] = field(default_factory=dict)  # of its newest step that is written down
-    heard: Callable[[], list[dict[str, Any]]] | None = None  # `Liveness.heard`, where there are others
-
-    def ranks(self) -> list[dict[str, Any]]:
-        """What every rank last said of itself, for rank 0 to pass on; nobody is asked, and nobody waits."""
-        return self.heard() if self.heard else [{"rank": 0, "host": socket.gethostname()} | self.figures]
-
-    def __str__(self) -> str:
-        text = f"step {self.step} of epoch {self.epoch}" if self.epoch else "its start"
-        phase = self.phase()
-        return f"{text} ({phase.replace('_', ' ')})" if phase else text
-
-
-class PeerError(RuntimeError):
-    """Another rank is gone; its text says which, and how far it was."""
 
 
 @dataclass
@@ -57,12 +33,12 @@ class _Peer:
     beat: str = ""
     changed: float = 0.0  # when `beat` was last another one, by this rank's monotonic clock
 
-    def told(self, key: str) -> str:
+    def last_said(self, key: str) -> str:
         """One of the things that the rank last said of itself."""
         return str(json.loads(self.beat).get(key, "")) if self.beat else ""
 
 
-class Liveness:
+class Heartbeat:
     """Beats for this rank and listens to the others, beside the training, until it is stopped.
 
     A rank that is killed takes its connections with it, and with gloo the others notice at once; one whose
@@ -74,7 +50,7 @@ class Liveness:
         store: Store,
         rank: int,
         world_size: int,
-        place: Place,
+        status: RankStatus,
         give_up: Callable[[PeerError], None],
     ) -> None:
         """Begin.
@@ -83,13 +59,13 @@ class Liveness:
             store: the one that the ranks met in.
             rank: this one.
             world_size: number of ranks.
-            place: where this rank is.
+            status: how far this rank is.
             give_up: ends the process; called beside the main thread, which may be stuck.
         """
         self._store = store.clone()  # type: ignore[attr-defined]
         self._store.set_timeout(STORE_PATIENCE)
         self._rank = rank
-        self._place = place
+        self._status = status
         self._give_up = give_up
         self._ended = threading.Event()
         self._lock = threading.Lock()
@@ -98,9 +74,9 @@ class Liveness:
         self._fault = ""
         self._done = False
         self._cut_off = False  # from the store, for good
-        self._heard = time.monotonic()  # when the store last answered
-        self._peers = {other: _Peer(changed=self._heard) for other in range(world_size) if other != rank}
-        self._tell()
+        self._answered = time.monotonic()  # when the store last answered
+        self._peers = {other: _Peer(changed=self._answered) for other in range(world_size) if other != rank}
+        self._publish()
         self._thread = threading.Thread(target=self._watch, name="liveness", daemon=True)
         self._thread.start()
 
@@ -111,7 +87,7 @@ class Liveness:
         self._thread.join(2 * STORE_PATIENCE.total_seconds())
         self._exchange()
 
-    def failed(self, fault: str) -> None:
+    def announce_failure(self, fault: str) -> None:
         """Tell the others why this rank is about to end, and give them time to hear it.
 
         Where this process holds the store, it takes the store with it.
@@ -120,18 +96,18 @@ class Liveness:
         self._exchange()
         time.sleep(1.5 * BEAT_EVERY)
 
-    def heard(self) -> list[dict[str, Any]]:
+    def statuses(self) -> list[dict[str, Any]]:
         """What every rank last said of itself, and for how many seconds it has been silent since."""
-        said = {rank: (peer.beat, self._silent(peer)) for rank, peer in self._peers.items() if peer.beat}
-        said[self._rank] = (self._beat, 0.0)
+        beats = {rank: (peer.beat, self._silent(peer)) for rank, peer in self._peers.items() if peer.beat}
+        beats[self._rank] = (self._beat, 0.0)
         return [
-            {"rank": rank, "host": told["host"], "phase": told["phase"], "silent_s": round(silent, 1)}
-            | told["figures"]
-            for rank, (beat, silent) in sorted(said.items())
-            for told in [json.loads(beat)]
+            {"rank": rank, "host": status["host"], "phase": status["phase"], "silent_s": round(silent, 1)}
+            | status["figures"]
+            for rank, (beat, silent) in sorted(beats.items())
+            for status in [json.loads(beat)]
         ]
 
-    def lost(self, patience: float) -> str | None:
+    def describe_lost(self, patience: float) -> str | None:
         """Which ranks have failed or gone silent, in one sentence; None if all seem alive.
 
         Args:
@@ -144,29 +120,29 @@ class Liveness:
         while True:
             self._exchange()
             failed = [
-                f"Rank {rank} on {peer.told('host')} failed: {fault}"
+                f"Rank {rank} on {peer.last_said('host')} failed: {fault}"
                 for rank, peer in self._peers.items()
-                if (fault := peer.told("fault"))
+                if (fault := peer.last_said("fault"))
             ]
             if failed:
                 return " ".join(failed)
             missing = [
                 rank
                 for rank, peer in self._peers.items()
-                if not peer.told("done") and peer.beat == before[rank]
+                if not peer.last_said("done") and peer.beat == before[rank]
             ]
             if not missing:
                 return None
             if time.monotonic() - asked >= patience:
-                return self._silence(patience) or "The ranks can't hear one another any more."
+                return self._describe_silent(patience) or "The ranks can't hear one another any more."
             time.sleep(BEAT_EVERY / 4)
 
-    def _silence(self, limit: float) -> str | None:
+    def _describe_silent(self, limit: float) -> str | None:
         """Who has been silent for longer than `limit` seconds, in a sentence each."""
-        if time.monotonic() - self._heard > limit:
+        if time.monotonic() - self._answered > limit:
             return (
                 f"The process that the ranks met at (rank 0's, or its torchrun) has not answered for "
-                f"{time.monotonic() - self._heard:.0f} s."
+                f"{time.monotonic() - self._answered:.0f} s."
             )
         silent = [
             self._sentence(rank, peer) for rank, peer in self._peers.items() if self._silent(peer) > limit
@@ -175,24 +151,25 @@ class Liveness:
 
     def _silent(self, peer: _Peer) -> float:
         """Seconds without a sign of a rank that is not done, as far as the store could have told."""
-        return 0.0 if peer.told("done") else self._heard - peer.changed
+        return 0.0 if peer.last_said("done") else self._answered - peer.changed
 
     def _sentence(self, rank: int, peer: _Peer) -> str:
+        host, silent = peer.last_said("host"), self._silent(peer)
         return (
-            f"Rank {rank} on {peer.told('host')} is gone: no sign of life for {self._silent(peer):.0f} s; "
-            f"its last one came from {peer.told('where')}."
+            f"Rank {rank} on {host} is gone: no sign of life for {silent:.0f} s; "
+            f"its last one came from {peer.last_said('where')}."
         )
 
     def _watch(self) -> None:
         while not self._ended.wait(BEAT_EVERY):
             self._exchange()
-            if silence := self._silence(SILENT_AFTER):
+            if silence := self._describe_silent(SILENT_AFTER):
                 self._give_up(PeerError(silence))
                 return
-            if any(peer.told("fault") for peer in self._peers.values()) and not self._ended.wait(
-                LEFT_TO_PEERS
+            if any(peer.last_said("fault") for peer in self._peers.values()) and not self._ended.wait(
+                GRACE_AFTER_FAILURE
             ):
-                self._give_up(PeerError(self.lost(0) or "Another rank failed."))
+                self._give_up(PeerError(self.describe_lost(0) or "Another rank failed."))
                 return
 
     def _exchange(self) -> None:
@@ -202,7 +179,7 @@ class Liveness:
         if not self._lock.acquire(timeout=STORE_PATIENCE.total_seconds()):
             return  # the other thread waits for the store
         try:
-            self._tell()
+            self._publish()
             keys = [f"life/{rank}" for rank in self._peers]
             if not self._store.check(keys):
                 return
@@ -214,20 +191,20 @@ class Liveness:
             return
         finally:
             self._lock.release()
-        self._heard = time.monotonic()
+        self._answered = time.monotonic()
         for peer, beat in zip(self._peers.values(), beats, strict=True):
             if beat != peer.beat:
-                peer.beat, peer.changed = beat, self._heard
+                peer.beat, peer.changed = beat, self._answered
 
-    def _tell(self) -> None:
+    def _publish(self) -> None:
         self._count += 1
         beat = {
             "count": self._count,
             "host": socket.gethostname(),
             "pid": os.getpid(),
-            "where": str(self._place),
-            "phase": self._place.phase(),
-            "figures": self._place.figures,
+            "where": str(self._status),
+            "phase": self._status.phase(),
+            "figures": self._status.figures,
         }
         if self._fault:
             beat["fault"] = self._fault
@@ -237,8 +214,8 @@ class Liveness:
         self._store.set(f"life/{self._rank}", self._beat)
 
 
-class Peers:
-    """The other ranks, for a process that may have none yet, or no others."""
+class PeerMonitor:
+    """Watches the other ranks, for a process that may have none yet, or no others."""
 
     def __init__(self, give_up: Callable[[PeerError], None]) -> None:
         """Nobody is listened to yet.
@@ -246,27 +223,26 @@ class Peers:
         Args:
             give_up: ends the process; called beside the main thread.
         """
-        self.place = Place()
+        self.status = RankStatus()
         self._give_up = give_up
-        self._liveness: Liveness | None = None
+        self._heartbeat: Heartbeat | None = None
 
-    def listen(self, store: Store | None, session: Session, phases: Phases) -> None:
+    def start(self, store: Store | None, session: Session) -> None:
         """Begin to tell the others how far this rank is, and to listen to them; no store, no others."""
-        self.place.phase = lambda: phases.current
         if store is not None:
-            self._liveness = Liveness(store, session.rank, session.world_size, self.place, self._give_up)
-            self.place.heard = self._liveness.heard
+            self._heartbeat = Heartbeat(store, session.rank, session.world_size, self.status, self._give_up)
+            self.status.of_all = self._heartbeat.statuses
 
     def stop(self) -> None:
         """This rank's work is done."""
-        if self._liveness:
-            self._liveness.stop()
+        if self._heartbeat:
+            self._heartbeat.stop()
 
-    def tell(self, fault: str) -> None:
+    def announce_failure(self, fault: str) -> None:
         """Tell the others why this rank is about to end."""
-        if self._liveness:
-            self._liveness.failed(fault)
+        if self._heartbeat:
+            self._heartbeat.announce_failure(fault)
 
-    def lost(self) -> str | None:
+    def describe_lost(self) -> str | None:
         """Which of the others are gone, in a sentence; None if all live."""
-        return self._liveness.lost(PATIENCE) if self._liveness else None
+        return self._heartbeat.describe_lost(PATIENCE) if self._heartbeat else None

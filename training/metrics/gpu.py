@@ -83,24 +83,24 @@ class NvmlDevice:
     def sample(self) -> Sample:
         """One look; what this GPU does not tell is None."""
         nvml, handle = self._nvml, self._handle
-        reasons = self._told(lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)) or 0
+        reasons = self._if_supported(lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)) or 0
         return Sample(
             time=time.time(),
-            utilisation_percent=self._told(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
-            memory_mb=self._told(lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / 2**20),
-            temperature_c=self._told(
+            utilisation_percent=self._if_supported(lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu),
+            memory_mb=self._if_supported(lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used / 2**20),
+            temperature_c=self._if_supported(
                 lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)
             ),
-            sm_clock_mhz=self._told(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
-            power_w=self._told(lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000),
+            sm_clock_mhz=self._if_supported(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
+            power_w=self._if_supported(lambda: nvml.nvmlDeviceGetPowerUsage(handle) / 1000),
             throttled=tuple(name for bit, name in REASONS.items() if reasons & bit),
         )
 
     def energy_j(self) -> float | None:
         """Joules since the driver was loaded; None before Volta."""
-        return self._told(lambda: self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle) / 1000)
+        return self._if_supported(lambda: self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle) / 1000)
 
-    def _told(self, ask: Callable[[], T]) -> T | None:
+    def _if_supported(self, ask: Callable[[], T]) -> T | None:
         try:
             return ask()
         except self._nvml.NVMLError_NotSupported:
@@ -133,7 +133,7 @@ class Sampler:
         self._thread.join()
         after = self._device.energy_j()
         energy = after - self._before if after is not None and self._before is not None else None
-        return self._device.facts() | summary(self._samples, energy) | {"trouble": self._trouble}
+        return self._device.facts() | summarise(self._samples, energy) | {"trouble": self._trouble}
 
     def _watch(self) -> None:
         try:
@@ -150,7 +150,7 @@ class Sampler:
             )
 
 
-def summary(samples: Sequence[Sample], energy_j: float | None) -> dict[str, Any]:
+def summarise(samples: Sequence[Sample], energy_j: float | None) -> dict[str, Any]:
     """What samples come to.
 
     `energy_j` is the GPU's own count. Where it has none, mean power times the time between the first and the
@@ -187,7 +187,7 @@ def summary(samples: Sequence[Sample], energy_j: float | None) -> dict[str, Any]
     }
 
 
-def watch(device: torch.device, out: Path, rank: int) -> Sampler | dict[str, Any] | None:
+def start_sampling(device: torch.device, out: Path, rank: int) -> Sampler | dict[str, Any] | None:
     """Begin to sample a rank's device; None on a CPU, and what is wrong where the driver does not answer."""
     if device.type != "cuda":
         return None
@@ -199,6 +199,6 @@ def watch(device: torch.device, out: Path, rank: int) -> Sampler | dict[str, Any
         return {"uuid": uuid, "name": known.name, "trouble": f"Not sampled: {type(error).__name__}: {error}"}
 
 
-def summed_up(watched: Sampler | dict[str, Any] | None) -> dict[str, Any] | None:
-    """What `watch` came to."""
-    return watched.stop() if isinstance(watched, Sampler) else watched
+def stop_sampling(sampling: Sampler | dict[str, Any] | None) -> dict[str, Any] | None:
+    """What came of `start_sampling`."""
+    return sampling.stop() if isinstance(sampling, Sampler) else sampling

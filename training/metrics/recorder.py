@@ -9,16 +9,12 @@ from typing import Any, Final
 
 import torch
 
-from training.distributed.liveness import Place
-from training.session import Session
+from training.errors import DivergedError
+from training.session import RankStatus, Session
 from training.spec import Work
 from training.util.process import peak_memory_mb
 
-EVERY: Final = 1.0  # s
-
-
-class DivergedError(RuntimeError):
-    """The loss is no number any more; its text says where that began."""
+WRITE_EVERY: Final = 1.0  # s
 
 
 @dataclass(frozen=True)
@@ -34,20 +30,20 @@ class _Step:
 class Recorder:
     """Takes every step's figures and passes them to the session in batches."""
 
-    def __init__(self, work: Work, session: Session, place: Place, every_step: bool = False) -> None:
+    def __init__(self, work: Work, session: Session, status: RankStatus, every_step: bool = False) -> None:
         """Nothing is recorded yet; the first step begins now.
 
         Args:
             work: what is done.
             session: whom the figures are passed on to.
-            place: where this rank is; the newest figures are told there, too.
-            every_step: pass them on after each step, with how far training is, as Determined's examples do.
+            status: how far this rank is; the newest figures are told there, too.
+            every_step: pass them on after each step, with how far training is.
         """
         self._work = work
         self._session = session
-        self._place = place
+        self._status = status
         self._every_step = every_step
-        self._kept: list[_Step] = []
+        self._unwritten: list[_Step] = []
         self._written = self._before = time.perf_counter()
 
     def pause(self) -> None:
@@ -68,27 +64,27 @@ class Recorder:
             DivergedError: the loss of a step since the last writing is no number.
         """
         now = time.perf_counter()
-        self._kept.append(_Step(epoch, step, now, loss.detach(), learning_rate, reviews))
-        if self._every_step or now - self._written >= EVERY or step == self._work.steps_per_epoch:
+        self._unwritten.append(_Step(epoch, step, now, loss.detach(), learning_rate, reviews))
+        if self._every_step or now - self._written >= WRITE_EVERY or step == self._work.steps_per_epoch:
             self.write()
         if self._every_step:
             done = (epoch - 1) * self._work.steps_per_epoch + step
             self._session.progress(done / (self._work.steps_per_epoch * self._work.epochs))
 
     def write(self) -> None:
-        """Pass on what is kept (errors: `step`)."""
-        if not self._kept:
+        """Pass on what is not written yet (errors: `step`)."""
+        if not self._unwritten:
             return
-        kept, self._kept = self._kept, []
-        losses = torch.stack([each.loss for each in kept]).tolist()
+        steps, self._unwritten = self._unwritten, []
+        losses = torch.stack([each.loss for each in steps]).tolist()
         memory = memory_mb(self._session.device)
         rows = []
-        for each, loss in zip(kept, losses, strict=True):
+        for each, loss in zip(steps, losses, strict=True):
             rate = each.reviews / (each.ended - self._before)
             self._before = each.ended
             rows.append(self._row(each, loss, rate, memory))
-        self._tell(rows[-1])
-        self._session.record(rows, self._place.ranks() if self._session.rank == 0 else [])
+        self._update_status(rows[-1])
+        self._session.record(rows, self._status.ranks() if self._session.rank == 0 else [])
         self._written = time.perf_counter()
         for row in rows:
             if not math.isfinite(row["loss"]):
@@ -97,10 +93,10 @@ class Recorder:
                     f"(learning rate {row['lr']:.3g}): take a lower learning rate, or a longer warm-up."
                 )
 
-    def _tell(self, row: dict[str, Any]) -> None:
+    def _update_status(self, row: dict[str, Any]) -> None:
         """This rank's own: all ranks take a step together, each with its share of the reviews."""
         own = {name: row[name] for name in ("epoch", "step", "loss", "memory_mb")}
-        self._place.figures = own | {"samples_per_s": row["samples_per_s"] / self._session.world_size}
+        self._status.figures = own | {"samples_per_s": row["samples_per_s"] / self._session.world_size}
 
     def _row(self, each: _Step, loss: float, rate: float, memory: float) -> dict[str, Any]:
         return {

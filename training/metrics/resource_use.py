@@ -1,6 +1,6 @@
 """What a rank uses while it trains: read once before and once after, and nothing in between.
 
-Every part says by whom and how it was read. What can't be read is null, with the reason in `trouble`; the
+Every gauge says by whom and how it was read. What can't be read is null, with the reason in `trouble`; the
 training goes on.
 """
 
@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-from training.distributed.network import address_towards, interface_of
 from training.metrics.energy import POWERCAP, read_packages, spent_j
+from training.util.network import interface_towards_master
 
 LOOPBACK: Final = "lo"
 NANOSECOND: Final = 1e-9  # s
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Part(Generic[T]):
+class Gauge(Generic[T]):
     """Figures that come from one place."""
 
     by: str  # who reads it, how, and of what
@@ -35,26 +35,31 @@ class Part(Generic[T]):
 
 
 class _Reading(Generic[T]):
-    """A part that was read once."""
+    """A gauge that was read once."""
 
-    def __init__(self, part: Part[T]) -> None:
-        self._part = part
+    def __init__(self, gauge: Gauge[T]) -> None:
+        self._gauge = gauge
         self._before: T | None = None
         self._trouble: str | None = None
         try:
-            self._before = part.read()
+            self._before = gauge.read()
         except Exception as error:  # whatever it is, the record says what is missing and why
-            self._trouble = _said(error)
+            self._trouble = _reason(error)
 
     def stop(self, seconds: float) -> dict[str, Any]:
         """Read it again; the figures."""
         figures: dict[str, Any] = {}
         if self._before is not None:
             try:
-                figures = self._part.spent(self._before, self._part.read(), seconds)
+                figures = self._gauge.spent(self._before, self._gauge.read(), seconds)
             except Exception as error:  # as above
-                self._trouble = _said(error)
-        return {**dict.fromkeys(self._part.figures), "by": self._part.by, "trouble": self._trouble, **figures}
+                self._trouble = _reason(error)
+        return {
+            **dict.fromkeys(self._gauge.figures),
+            "by": self._gauge.by,
+            "trouble": self._trouble,
+            **figures,
+        }
 
 
 class Meter:
@@ -67,63 +72,63 @@ class Meter:
             powercap: the kernel's folder of energy counters.
         """
         # The process's own time last, and first when it ends: what reading takes is no part of it.
-        self._readings = {name: _Reading(part) for name, part in reversed(parts(powercap).items())}
+        self._readings = {name: _Reading(gauge) for name, gauge in reversed(gauges(powercap).items())}
         self._began = time.perf_counter()
 
     def stop(self) -> dict[str, Any]:
-        """Read everything again; the seconds in between, and the figures of each part by its name."""
+        """Read everything again; the seconds in between, and the figures of each gauge by its name."""
         seconds = time.perf_counter() - self._began
         return {"seconds": seconds} | {
             name: reading.stop(seconds) for name, reading in reversed(self._readings.items())
         }
 
 
-def parts(powercap: Path) -> dict[str, Part[Any]]:
+def gauges(powercap: Path) -> dict[str, Gauge[Any]]:
     """All there is to read, by name."""
     return {
-        "cpu": Part(
+        "cpu": Gauge(
             by="getrusage, of the rank's process and of those of its children that have ended",
             figures=("user_s", "system_s", "voluntary_switches", "involuntary_switches"),
             read=_read_cpu,
             spent=_difference,
         ),
-        "waiting": Part(
+        "waiting": Gauge(
             by="/proc/self/task/*/schedstat, of the threads that the rank's process had at the end",
             figures=("waited_s",),
             read=_read_waiting,
             spent=_waited,
         ),
-        "memory": Part(
+        "memory": Gauge(
             by="VmHWM of /proc/self/status, of the rank's process since it began",
             figures=("peak_mb",),
             read=_read_peak,
             spent=lambda _, peak_mb, __: {"peak_mb": peak_mb},
         ),
-        "disk": Part(
+        "disk": Gauge(
             by="/proc/self/io, of the rank's process: what was asked of disks and network file systems",
             figures=("read_bytes", "written_bytes"),
             read=_read_disk,
             spent=_difference,
         ),
-        "network": Part(
+        "network": Gauge(
             by="/proc/net/dev, of all that runs in the rank's network namespace, loopback left out",
             figures=("namespace", "interfaces"),
             read=_read_interfaces,
             spent=_sent,
         ),
-        "way": Part(
+        "way": Gauge(
             by="the address that leads to MASTER_ADDR",
             figures=("interface",),
-            read=_way,
+            read=_interface_to_others,
             spent=lambda interface, _, __: {"interface": interface},
         ),
-        "machine": Part(
+        "machine": Gauge(
             by="/proc/stat, of the whole machine, all its processors added up",
             figures=("id", "processors", "stolen_s"),
             read=_read_stolen_s,
-            spent=_of_machine,
+            spent=_stolen,
         ),
-        "energy": Part(
+        "energy": Gauge(
             by="RAPL's package counters, of the whole machine with all that runs on it",
             figures=("cpu_j",),
             read=partial(read_packages, powercap),
@@ -132,7 +137,7 @@ def parts(powercap: Path) -> dict[str, Part[Any]]:
     }
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, RuntimeError) else f"{type(error).__name__}: {error}"
 
 
@@ -213,15 +218,11 @@ def _sent(
     return found
 
 
-def _way() -> str:
+def _interface_to_others() -> str:
     """The interface that leads to where the ranks meet."""
-    import psutil
-
     if "MASTER_ADDR" not in os.environ:
         raise RuntimeError("MASTER_ADDR is not set: the rank was not launched to meet others.")
-    addresses = {name: [each.address for each in found] for name, found in psutil.net_if_addrs().items()}
-    towards = address_towards(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
-    name = interface_of(towards, addresses)
+    name = interface_towards_master()
     if name == LOOPBACK:
         raise RuntimeError("The ranks meet over loopback, which is not counted.")
     return name
@@ -233,6 +234,6 @@ def _read_stolen_s() -> float:
     return float(psutil.cpu_times().steal)
 
 
-def _of_machine(before: float, after: float, _: float) -> dict[str, Any]:
+def _stolen(before: float, after: float, _: float) -> dict[str, Any]:
     boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
     return {"id": boot, "processors": os.cpu_count(), "stolen_s": after - before}

@@ -1,31 +1,11 @@
-"""Digests of weights, files and code: equal bytes, equal digest."""
+"""Digests of files and code: equal bytes, equal digest."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    import torch
-
-
-def weights_digest(state: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256 over name, dtype, shape and bytes of every tensor of a `state_dict`, by name.
-
-    Equal digests mean equal weights to the last bit, whatever device they lie on (of one byte order).
-    """
-    import torch
-
-    sha = hashlib.sha256()
-    for name in sorted(state):
-        tensor = state[name].detach().cpu().contiguous()
-        sha.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        sha.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return sha.hexdigest()
 
 
 def file_digest(path: Path) -> str:

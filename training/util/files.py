@@ -18,13 +18,13 @@ def write_json(path: Path, value: Any) -> None:
     Raises:
         OSError: the folder can't be written to.
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with beside.open("w", encoding="utf-8") as file:
-        json.dump(_known(value), file, indent=2, sort_keys=True, allow_nan=False)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with draft.open("w", encoding="utf-8") as file:
+        json.dump(_finite(value), file, indent=2, sort_keys=True, allow_nan=False)
         file.write("\n")
         file.flush()
-        publish(beside, file.fileno())
-    beside.replace(path)
+        publish(draft, file.fileno())
+    draft.replace(path)
 
 
 def append_event(path: Path, event: str, figures: dict[str, Any]) -> None:
@@ -34,7 +34,7 @@ def append_event(path: Path, event: str, figures: dict[str, Any]) -> None:
 
 def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
     """Append each of `rows` as one line of JSON; they are there for readers when this returns."""
-    text = "".join(json.dumps(_known(row), allow_nan=False) + "\n" for row in rows)
+    text = "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows)
     with path.open("a", encoding="utf-8") as file:
         file.write(text)
     path.chmod(0o644)
@@ -46,11 +46,11 @@ def publish(path: Path, descriptor: int) -> None:
     os.fsync(descriptor)
 
 
-def _known(value: Any) -> Any:
+def _finite(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     if isinstance(value, dict):
-        return {key: _known(each) for key, each in value.items()}
+        return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_known(each) for each in value]
+        return [_finite(each) for each in value]
     return value

@@ -36,9 +36,9 @@ def keep_freed_memory() -> bool:
 
     Returns whether the C library could be told (glibc can).
     """
-    tell = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of malloc.h, in bytes.
-    return tell is not None and bool(tell(-3, 1 << 30)) and bool(tell(-1, (1 << 31) - 1))
+    return mallopt is not None and bool(mallopt(-3, 1 << 30)) and bool(mallopt(-1, (1 << 31) - 1))
 
 
 def peak_memory_mb() -> float:

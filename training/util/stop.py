@@ -8,16 +8,10 @@ import socket
 import threading
 from collections.abc import Callable
 
+from training.errors import Stopped
+
 STOPPED_STATUS = 128 + signal.SIGTERM
 """Exit status of a process that ended because it was told to."""
-
-
-class Stopped(Exception):
-    """The process was told to stop before its work was done."""
-
-
-class Yielded(Stopped):
-    """The work was left to whoever launched it, to be gone on with later; what was reported has arrived."""
 
 
 class StopSignal:

@@ -16,8 +16,10 @@ import pytest
 import torch
 
 from tests.unit.training.training_helpers import Datasets, Run, data_spec, events, load, run_spec
-from training.checkpoint import CheckpointError, CheckpointFolder, OtherWorkError, Position, read_checkpoint
+from training.checkpoint import CheckpointFolder, read_checkpoint
+from training.errors import CheckpointError, OtherWorkError
 from training.export import export
+from training.session import Position
 from training.spec import RunSpec
 
 WORK = "a" * 64

@@ -7,8 +7,7 @@ from itertools import chain
 import pytest
 import torch
 
-from training.data.dataset import derive_seed, global_batches, rank_share
-from training.model import learning_rate_factor
+from training.data.batches import global_batches, rank_share
 
 
 def epoch(
@@ -42,19 +41,3 @@ def test_the_ranks_share_a_batch_without_rest_or_overlap(world_size: int, size: 
     assert torch.cat(shares).tolist() == batch.tolist()
     lengths = [len(share) for share in shares]
     assert max(lengths) - min(lengths) <= 1
-
-
-def test_seeds_for_different_purposes_differ() -> None:
-    seeds = {derive_seed(seed, "order", epoch) for seed in (1, 2) for epoch in (1, 12)}
-    seeds |= {derive_seed(1, "model"), derive_seed(1, "order", 1)}
-    assert len(seeds) == 5
-    assert all(0 <= seed < 2**63 for seed in seeds)
-
-
-def test_the_learning_rate_rises_then_falls_to_zero() -> None:
-    factors = [learning_rate_factor(step, 4, 12) for step in range(13)]
-    assert factors[:5] == [0, 0.25, 0.5, 0.75, 1]
-    assert factors[4:] == sorted(factors[4:], reverse=True)
-    assert factors[8] == 0.5
-    assert factors[12] == 0
-    assert learning_rate_factor(0, 0, 10) == 1

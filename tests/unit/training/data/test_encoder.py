@@ -19,8 +19,8 @@ from transformers import (
 
 from tests.unit.training.training_helpers import Run, load
 from training.checkpoint import read_checkpoint
-from training.data.dataset import DataError
 from training.data.prepare import Prepared, prepare
+from training.errors import DataError
 from training.spec import DataSpec, RunSpec
 
 WORDS = [

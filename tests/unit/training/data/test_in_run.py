@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.training.training_helpers import Datasets, Run, data_spec, load, run_spec
-from training.data.dataset import DataError
-from training.data.in_run import COLUMNS, NOTE, TOKENS, alone, prepare_in_run, tokens_of
+from training.data.in_run import COLUMNS, NOTE, TOKENS, prepare_in_run, tokenise_alone, tokenise_rows
 from training.data.prepare import Prepared
+from training.errors import DataError
 from training.spec import Conditions, RunSpec
 
 SPLITS = ("train.arrow", "validation.arrow")
@@ -40,7 +40,7 @@ def table(prepared: Prepared, *parts: range) -> pa.Table:
     made: list[pa.RecordBatch] = []
     for part in parts:
         rows = pa.record_batch({"id": pa.array(np.array(part, dtype=np.int64))})
-        made += tokens_of(iter([rows]), str(prepared.path), prepared.digest, 1)
+        made += tokenise_rows(iter([rows]), str(prepared.path), prepared.digest, 1)
     return pa.Table.from_batches(made, COLUMNS)
 
 
@@ -85,7 +85,7 @@ def test_ranks_read_what_the_run_made_and_end_with_the_same_weights(
     prepared = datasets(data_spec())
     usual, _ = run(run_spec(prepared, data_spec(), workers=workers), prepared.path)
     spec, out = spec_of(prepared, workers=workers), tmp_path / "in-run"
-    alone(spec, prepared.path, out, 0.0)
+    tokenise_alone(spec, prepared.path, out, 0.0)
     # Without the prepared tokens, so that these can't be what is read.
     bare = shutil.copytree(prepared.path, tmp_path / "bare")
     for name in SPLITS:
@@ -134,7 +134,7 @@ def test_ranks_refuse_tokens_that_are_not_there_or_are_damaged(run: Run, dataset
     assert statuses == [1]
     error = load(out / "error-0.json")
     assert error["type"] == "DataError" and error["message"].startswith("No tokens were made for this run (")
-    alone(spec, prepared.path, out, 0.0)
+    tokenise_alone(spec, prepared.path, out, 0.0)
     for spoil in ("change", "remove"):
         victim = out / TOKENS / "train.arrow"
         if spoil == "change":
@@ -166,4 +166,4 @@ def test_texts_that_are_damaged_or_missing_are_said(datasets: Datasets, tmp_path
         del about["files"][name]
     (copy / "dataset.json").write_text(json.dumps(about), encoding="utf-8")
     with pytest.raises(DataError, match=r"has no texts .* in_run need"):
-        alone(spec_of(prepared), copy, tmp_path / "out", 1.0)
+        tokenise_alone(spec_of(prepared), copy, tmp_path / "out", 1.0)

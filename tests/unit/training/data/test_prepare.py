@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from tests.unit.training.training_helpers import SENTENCES, Datasets, data_spec
-from training.data.dataset import DataError, open_dataset
+from training.data.dataset import open_dataset
 from training.data.prepare import prepare, split
 from training.data.sources import Review, read_movie_reviews
 from training.data.wordpiece import train_tokenizer
+from training.errors import DataError
 from training.spec import DataSpec
 from training.util.digest import file_digest
 

@@ -14,9 +14,10 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from training.data.dataset import DataError, open_dataset
+from training.data.dataset import open_dataset
 from training.data.prepare import prepare
 from training.data.sources import Review, read_file
+from training.errors import DataError
 from training.spec import DataSpec
 
 ROOT = Path(__file__).parents[4]
@@ -119,7 +120,7 @@ def test_a_users_own_files_become_a_data_set(tmp_path: Path) -> None:
         dataset = open_dataset(prepared.path, prepared.digest)
         assert (len(dataset.train), len(dataset.validation)) == (20, 8)
         assert dataset.train.labels.sum() == 10
-        assert dataset.about["source"]["note"] == "The user's own files."
+        assert dataset.description["source"]["note"] == "The user's own files."
     # Named by content: the same files elsewhere are the same data set.
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()

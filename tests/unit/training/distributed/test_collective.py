@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -13,12 +14,12 @@ from torch.nn.parallel import DistributedDataParallel
 from tests.unit.training.training_helpers import Ranks
 from training.distributed.collective import gather, join, leave, replicate, sum_over_ranks
 from training.metrics.phases import Phases
-from training.session import TorchrunSession
-from training.util.digest import weights_digest
+from training.model import weights_digest
+from training.torchrun import TorchrunSession
 
 
-class Place(TorchrunSession):
-    """This rank's place, without a run."""
+class BareSession(TorchrunSession):
+    """This rank's session, without a run."""
 
     def __init__(self) -> None:
         self.rank, self.world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -43,51 +44,51 @@ def network() -> torch.nn.Module:
 
 def compare(out: Path) -> None:
     torch.set_num_threads(1)
-    place = Place()
-    join(place)
+    session = BareSession()
+    join(session)
     plain, ours, phases = network(), network(), Phases()
     replica: torch.nn.Module = DistributedDataParallel(plain)
-    steps(replica, place.rank)
+    steps(replica, session.rank)
     phases.begin("backward")
-    replica = replicate(ours, place, phases)
-    steps(replica, place.rank)
+    replica = replicate(ours, session, partial(phases.begin, "exposed_sync"))
+    steps(replica, session.rank)
     phases.settle()
     assert phases.seconds()["exposed_sync"] > 0
     assert weights_digest(plain.state_dict()) == weights_digest(ours.state_dict())
     assert weights_digest(plain.state_dict()) != weights_digest(network().state_dict())
-    digests = gather(place, weights_digest(ours.state_dict()))
+    digests = gather(session, weights_digest(ours.state_dict()))
     assert len(set(digests)) == 1
-    total = sum_over_ranks(place, torch.tensor([place.rank + 1.0]))
-    assert total.item() == sum(range(1, place.world_size + 1))
+    total = sum_over_ranks(session, torch.tensor([session.rank + 1.0]))
+    assert total.item() == sum(range(1, session.world_size + 1))
     del replica
-    leave(place)
-    (out / f"{place.rank}").touch()
+    leave(session)
+    (out / f"{session.rank}").touch()
 
 
 def compare_rounded(out: Path) -> None:
     torch.set_num_threads(1)
-    place = Place()
-    join(place)
+    session = BareSession()
+    join(session)
     theirs, ours, exact = network(), network(), network()
     replica = DistributedDataParallel(theirs)
     # By its own name, DDP would take PyTorch's hook on GPUs only.
     replica.register_comm_hook(None, lambda group, bucket: bf16_compress_hook(group, bucket))
-    steps(replica, place.rank)
+    steps(replica, session.rank)
     phases = Phases()
     phases.begin("backward")
-    steps(replicate(ours, place, phases, "bf16"), place.rank)
+    steps(replicate(ours, session, partial(phases.begin, "exposed_sync"), "bf16"), session.rank)
     phases.settle()
     assert phases.seconds()["exposed_sync"] > 0
     phases.begin("backward")
-    steps(replicate(exact, place, phases), place.rank)
+    steps(replicate(exact, session, partial(phases.begin, "exposed_sync")), session.rank)
     assert weights_digest(theirs.state_dict()) == weights_digest(ours.state_dict())
     assert weights_digest(exact.state_dict()) != weights_digest(ours.state_dict())
     for one, other in zip(exact.parameters(), ours.parameters(), strict=True):
         torch.testing.assert_close(one, other, rtol=0.01, atol=0.001)
-    assert len(set(gather(place, weights_digest(ours.state_dict())))) == 1
+    assert len(set(gather(session, weights_digest(ours.state_dict())))) == 1
     del replica
-    leave(place)
-    (out / f"{place.rank}").touch()
+    leave(session)
+    (out / f"{session.rank}").touch()
 
 
 def test_rounded_gradients_are_those_of_pytorchs_own_hook(ranks: Ranks, tmp_path: Path) -> None:
@@ -104,8 +105,8 @@ def test_the_hook_gives_the_weights_of_plain_ddp(ranks: Ranks, tmp_path: Path, w
 def test_one_rank_needs_no_process_group(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "0")
     monkeypatch.setenv("WORLD_SIZE", "1")
-    place, model = Place(), network()
-    join(place)
-    assert replicate(model, place, Phases()) is model
-    assert gather(place, "x") == ["x"]
-    leave(place)
+    session, model = BareSession(), network()
+    join(session)
+    assert replicate(model, session, lambda: None) is model
+    assert gather(session, "x") == ["x"]
+    leave(session)

@@ -7,15 +7,6 @@ import os
 import pytest
 
 from training.distributed import network
-from training.session import LaunchError
-
-INTERFACES = {"docker0": ["172.17.0.1"], "enp1s0": ["192.168.217.245", "fe80::1"], "lo": ["127.0.0.1"]}
-
-
-def test_the_interface_is_known_by_its_address() -> None:
-    assert network.interface_of("192.168.217.245", INTERFACES) == "enp1s0"
-    with pytest.raises(LaunchError, match=r"No network interface of .* has the address 10\.0\.0\.1\."):
-        network.interface_of("10.0.0.1", INTERFACES)
 
 
 def test_what_leads_to_the_meeting_place_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,7 +172,7 @@ def spark_jobs(text: str, folders: list[Path], out: Path) -> None:
     """Have each data set's texts tokenised by Spark; what is said of one that can't be is kept beside."""
     from pyspark.sql import SparkSession
 
-    from training.data.dataset import DataError
+    from training.errors import DataError
 
     builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
     session = builder.config("spark.driver.host", "127.0.0.1").getOrCreate()

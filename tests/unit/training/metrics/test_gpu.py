@@ -37,7 +37,7 @@ def sample(at: float, power: float | None = 100.0, *throttled: str) -> gpu.Sampl
 
 def test_samples_are_summed_up() -> None:
     seen = [sample(0, 90.0), sample(1, 110.0, "power cap"), sample(2, 100.0), sample(3, 100.0)]
-    told = gpu.summary(seen, 310.0)
+    told = gpu.summarise(seen, 310.0)
     assert told["samples"] == 4
     assert (told["utilisation_percent_mean"], told["memory_mb_max"]) == (50.0, 900.0)
     assert (told["temperature_c_max"], told["sm_clock_mhz_min"]) == (63.0, 1497.0)
@@ -46,11 +46,11 @@ def test_samples_are_summed_up() -> None:
 
 
 def test_energy_is_worked_out_where_it_is_not_counted_and_none_is_made_up() -> None:
-    told = gpu.summary([sample(0), sample(3)], None)
+    told = gpu.summarise([sample(0), sample(3)], None)
     assert (told["energy_j"], told["energy_by"]) == (300.0, "mean power x time")
-    silent = gpu.summary([sample(0, None)], None)
+    silent = gpu.summarise([sample(0, None)], None)
     assert (silent["power_w_mean"], silent["energy_j"], silent["energy_by"]) == (None, None, None)
-    assert gpu.summary([], None)["utilisation_percent_mean"] is None
+    assert gpu.summarise([], None)["utilisation_percent_mean"] is None
 
 
 def test_a_sampler_keeps_every_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +60,7 @@ def test_a_sampler_keeps_every_look(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     while device.samples:
         time.sleep(0.01)
     time.sleep(0.1)  # and then the GPU is lost
-    told = gpu.summed_up(sampler)
+    told = gpu.stop_sampling(sampler)
     assert told is not None
     assert (told["name"], told["samples"], told["energy_j"]) == ("stand-in", 3, 250.0)
     assert told["trouble"] == "Sampling ended after 3 looks: RuntimeError: GPU is lost"
@@ -69,7 +69,7 @@ def test_a_sampler_keeps_every_look(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cpu_is_not_sampled(tmp_path: Path) -> None:
-    assert gpu.summed_up(gpu.watch(torch.device("cpu"), tmp_path, 0)) is None
+    assert gpu.stop_sampling(gpu.start_sampling(torch.device("cpu"), tmp_path, 0)) is None
 
 
 def test_a_machine_without_a_driver_says_so() -> None:
