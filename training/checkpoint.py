@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import torch
 
-from training.errors import CheckpointError, OtherWorkError
+from training.errors import CheckpointError, OtherWorkError, first_line
 from training.session import Position
 from training.util.digest import file_digest
 from training.util.files import publish, write_json
@@ -77,8 +77,9 @@ def read_checkpoint(folder: Path, work_digest: str) -> dict[str, Any]:
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         if isinstance(error, CheckpointError):
             raise
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise CheckpointError(f"The checkpoint {folder} holds no plain data ({reason:.120}).") from error
+        raise CheckpointError(
+            f"The checkpoint {folder} holds no plain data ({first_line(error):.120})."
+        ) from error
     except OSError as error:
         raise CheckpointError(f"The checkpoint {folder} can't be read: {error.strerror}.") from error
     return state

@@ -55,18 +55,23 @@ class Yielded(Stopped):
     """The work was left to whoever launched it, to be resumed later; what was reported has arrived."""
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what an exception says, or its class where it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def explain_failure(error: BaseException) -> str:
     """One sentence: what went wrong, and what to do where that is known."""
-    said = (str(error).strip() or type(error).__name__).splitlines()[0]
+    reason = first_line(error)
     if out_of_memory(error):  # before or after the steps: what they need is tried out (`training.memory`)
         return (
-            f"The memory does not suffice ({said.rstrip('.')}): take a smaller batch_per_worker, more "
+            f"The memory does not suffice ({reason.rstrip('.')}): take a smaller batch_per_worker, more "
             "gradient_accumulation, activation_checkpointing, or a shorter max_length."
         )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" while writing {error.filename}" if error.filename else ""
         return f"The disk is full{where}; make room, then run it again."
-    return said
+    return reason
 
 
 def failed_between_ranks(error: BaseException) -> bool:

@@ -7,7 +7,7 @@ import traceback
 import torch
 from torch.nn import functional
 
-from training.errors import ShortOfMemoryError, out_of_memory
+from training.errors import ShortOfMemoryError, first_line, out_of_memory
 from training.state import Training
 
 
@@ -18,7 +18,7 @@ def explain_shortage(training: Training, error: Exception) -> ShortOfMemoryError
         training: what the step was part of; no further step is taken with it.
         error: what the step ended with. What its frames held is let go.
     """
-    said = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    reason = first_line(error).rstrip(".")
     traceback.clear_frames(error.__traceback__)
     work = training.work
     tried = -(-work.batch_per_worker // work.gradient_accumulation)
@@ -35,8 +35,8 @@ def explain_shortage(training: Training, error: Exception) -> ShortOfMemoryError
             f"{accumulation}; activation_checkpointing or a shorter max_length also help"
         )
     return ShortOfMemoryError(
-        f"The memory does not suffice for {tried} reviews of {work.data.max_length} tokens at once ({said}); "
-        f"{advice}."
+        f"The memory does not suffice for {tried} reviews of {work.data.max_length} tokens at once "
+        f"({reason}); {advice}."
     )
 
 

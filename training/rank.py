@@ -10,7 +10,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from training.errors import PeerError, Stopped, ThreadsError, Yielded, explain_failure, failed_between_ranks
+from training.errors import (
+    PeerError,
+    Stopped,
+    ThreadsError,
+    Yielded,
+    explain_failure,
+    failed_between_ranks,
+    first_line,
+)
 from training.spec import RunSpec, read_spec
 from training.util.files import append_event, write_json
 from training.util.process import process_start
@@ -154,11 +162,6 @@ def check_threads(threads: int) -> None:
             f"The run asks for {threads} threads per rank, but OMP_NUM_THREADS {says}; "
             f"set OMP_NUM_THREADS={threads} in the environment that the launcher gives the rank."
         )
-
-
-def first_line(error: Exception) -> str:
-    """The first line of what an exception says, or its class where it says nothing."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def error_name() -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from training.data.hub import hub_error, reach_hub
-from training.errors import DataError
+from training.errors import DataError, first_line
 from training.spec import DataSpec
 
 
@@ -64,9 +64,8 @@ def _load(spec: DataSpec, source: str, revision: str | None) -> Encoder:
         )
     except Exception as error:  # whatever the hub's libraries make of it
         if revision is None:
-            said = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise DataError(
-                f"The folder {source} holds no encoder that can be loaded: {said:.200}"
+                f"The folder {source} holds no encoder that can be loaded: {first_line(error):.200}"
             ) from error
         otherwise = "give the folder of a copy, or take tokenizer: wordpiece-from-train"
         raise DataError(hub_error(source, error, otherwise)) from error

@@ -8,6 +8,8 @@ import urllib.error
 import urllib.request
 from typing import Final
 
+from training.errors import first_line
+
 ANSWER_WITHIN: Final = 5.0  # s
 OFFLINE: Final = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE")
 
@@ -35,8 +37,8 @@ def reach_hub() -> None:
 
 def hub_error(name: str, error: Exception, otherwise: str) -> str:
     """One sentence on something that could not be had from the hub, with what would work."""
-    said = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
+    reason = first_line(error).rstrip(".")
     return (
-        f"{name} can't be had from the hub, nor from its cache here ({type(error).__name__}: {said:.200}): "
+        f"{name} can't be had from the hub, nor from its cache here ({type(error).__name__}: {reason:.200}): "
         f"see to the network (HF_ENDPOINT names another hub), or {otherwise}."
     )

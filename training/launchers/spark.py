@@ -141,9 +141,9 @@ def tokenise(spark: SparkSession, spec: RunSpec, data: Path, out: Path) -> None:
     try:
         prepare_in_run(spec, data, out, by, time.time(), tokens.toArrow)
     except PythonException as error:  # of a task: its text is the trace, with that of the JVM
-        said = [line for line in str(error).splitlines() if line.startswith("training.errors.DataError: ")]
-        if said:
-            raise DataError(said[0].partition(": ")[2]) from error
+        faults = [line for line in str(error).splitlines() if line.startswith("training.errors.DataError: ")]
+        if faults:
+            raise DataError(faults[0].partition(": ")[2]) from error
         raise
 
 

@@ -126,13 +126,13 @@ class Phases:
     def _split(self, unsplit: int) -> None:
         """Give the time of the steps that were not sampled to the phases, as those that were had it."""
         whole = sum(self._in_sampled_steps.values())
-        left = unsplit
+        rest = unsplit
         for name, spent in self._in_sampled_steps.items():
             if unsplit and spent:
                 share = unsplit * spent // whole
                 self._nanoseconds[name] += share
-                left -= share
-        self._nanoseconds["other"] += left  # what rounding leaves over
+                rest -= share
+        self._nanoseconds["other"] += rest  # what rounding leaves over
 
     def seconds(self) -> dict[str, float]:
         """Seconds by phase, up to the last `settle`, for the phases that took any."""
