@@ -21,7 +21,7 @@ from experiments.records.observation import Asked, Happened
 from experiments.records.record import Record, Together, write_record
 from experiments.util.files import utc_now
 from experiments.util.interrupts import Interrupted
-from training.digest import code_digest
+from training.util.digest import code_digest
 
 DEAD_CONTROLLER: Final = (
     "The controller ended in the middle of the run and left no record (killed, switched off, or without room "

@@ -31,7 +31,7 @@ DATA: Final = {
 #: Ranks that only end when they are ended.
 ENDLESS: Final = {"epochs": 500}
 WAIT_S: Final = 300
-#: Lists what of a run is on a node: ranks (whoever launched them set RANK), units, containers, declared processes.
+#: Lists what of runs is on a node: ranks (whoever launches them sets RANK), units, containers, processes.
 FIND: Final = """
 import json, os, re, subprocess, sys
 user, patterns, labels = json.loads(sys.argv[1])
@@ -53,8 +53,8 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         ranks.append(int(pid))
     if any(re.search(pattern, command) for pattern in patterns):
         found.append(command.strip())
-units = ask("systemctl", "list-units", "--plain", "--no-legend", "--state=running,activating", "trainbed-run-*")
-containers = [line for label in labels for line in ask("docker", "ps", "--quiet", "--filter", f"label={label}")]
+units = ask("systemctl", "list-units", "--plain", "--no-legend", "--state=running", "trainbed-run-*")
+containers = [i for label in labels for i in ask("docker", "ps", "--quiet", "--filter", f"label={label}")]
 left = [*found, *(line.split()[0] for line in units if line), *filter(None, containers)]
 print(json.dumps({"ranks": ranks, "left": left}))
 """
@@ -161,7 +161,7 @@ class Bench:
         before = int(self.on(self.master, counted, check=False) or 0)
 
         def trains() -> bool:
-            assert process.poll() is None, f"the matrix ended with {process.returncode} before its run trained"
+            assert process.poll() is None, f"it ended with {process.returncode} before it trained"
             return int(self.on(self.master, counted, check=False) or 0) >= before + 2
 
         self._wait(trains, "the run trains")

@@ -23,8 +23,8 @@ def bench(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
     bench = Bench(stack, tmp_path_factory.mktemp("conformance"))
     if stack not in bench.installed:
         pytest.exit(
-            f"{stack} is not on this cluster, which has {', '.join(bench.installed)}: name it in the inventory's "
-            "`stacks`, and provision.",
+            f"{stack} is not on this cluster, which has {', '.join(bench.installed)}: name it in "
+            "the inventory's `stacks`, and provision.",
             returncode=2,
         )
     yield bench

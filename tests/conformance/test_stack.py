@@ -19,7 +19,7 @@ Record = dict[str, Any]
 
 @pytest.fixture(scope="module")
 def weights(bench: Bench) -> list[Record]:
-    """Records of the same work on this stack and on its peer: one worker, two, all; slots; tokens in the run."""
+    """Records of the same work on this stack and its peer: one worker, two, all; slots; tokens in the run."""
     everyone = len(bench.workers)
     runs: list[dict[str, Any]] = []
     for workers in sorted({1, min(2, everyone), everyone}):
@@ -64,7 +64,7 @@ def test_the_same_weights_as_its_peer(bench: Bench, weights: list[Record], numbe
 def test_two_slots_on_two_workers_are_four_workers(bench: Bench, weights: list[Record]) -> None:
     if len(bench.workers) < 4 or bench.slots < 2:
         pytest.skip(
-            f"it takes four workers with two slots each; the inventory has {len(bench.workers)} with {bench.slots}"
+            f"it takes four workers with two slots; the inventory has {len(bench.workers)} with {bench.slots}"
         )
 
     assert digest(weights, bench.stack, workers=2, slots_per_worker=2) == digest(
@@ -100,7 +100,7 @@ def test_a_run_that_fails_is_a_record_with_its_reason(bench: Bench) -> None:
 
     assert record["status"] == "failed"
     assert re.search(r"DivergedError|no number", record["reason"]), record["reason"]
-    assert record["launch"]["exit_code"] != 0, "the stack's command failed, and launch.json says that it did not"
+    assert record["launch"]["exit_code"] != 0, "the command failed; launch.json says it did not"
     assert bench.left() == {}
 
 

@@ -22,8 +22,8 @@ from experiments.util.errors import UserError
 from experiments.util.files import sha256
 from tests.unit.experiments.made_up_records import ENVIRONMENT, STARTED, record, spec
 from tests.unit.experiments.made_up_use import NO_RAPL, rank_use
+from training.metrics.resource_use import Meter
 from training.spec import PHASES
-from training.use import Meter
 
 
 def test_the_schema_file_is_current() -> None:
