@@ -95,16 +95,20 @@ class Provisioning(_Part):
             seconds=sum(each.seconds for each in done),
         )
 
-    def effort_on(self, host: str, roles: Sequence[str]) -> Effort | None:
-        """What they took on one host; None where none was played, or the record does not say it by host."""
+    def slowest(self, hosts: Sequence[str], roles: Sequence[str]) -> Effort | None:
+        """What they took on the one of `hosts` that took longest; None where the record does not say it."""
         done = self.of(roles)
-        if not done or self.schema_version == 1:
+        if not done or not hosts or self.schema_version == 1:
             return None
-        return Effort(
-            tasks=sum(each.tasks_by_host.get(host, 0) for each in done),
-            changes=sum(each.changed.get(host, 0) for each in done),
-            seconds=sum(each.seconds_by_host.get(host, 0.0) for each in done),
-        )
+        efforts = [
+            Effort(
+                tasks=sum(each.tasks_by_host.get(host, 0) for each in done),
+                changes=sum(each.changed.get(host, 0) for each in done),
+                seconds=sum(each.seconds_by_host.get(host, 0.0) for each in done),
+            )
+            for host in hosts
+        ]
+        return max(efforts, key=lambda effort: effort.seconds)
 
     @property
     def played(self) -> list[str]:

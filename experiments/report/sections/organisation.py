@@ -8,7 +8,7 @@ from typing import Final, Literal
 from experiments.analysis.figures import Figures
 from experiments.campaign.stacks import Stack
 from experiments.cluster.declarations import Declaration
-from experiments.cluster.provisioning import Effort
+from experiments.cluster.provisioning import Effort, Provisioning
 from experiments.cluster.stack_facts import FIGURES, OFFERS, Claim
 from experiments.records.record import Record, utc_text
 from experiments.report.tables import NOTHING, Column, Table
@@ -131,26 +131,22 @@ def _efforts(
 ) -> None:
     """Rows with what some roles took: on all nodes together, on the master, and on the slowest worker."""
     provisioned = figures.about.provisioning
-    nodes = figures.campaign.environment.nodes
-    masters = [name for name, node in nodes.items() if "master" in node.groups]
+    environment = figures.campaign.environment
+    masters = [name for name, node in environment.nodes.items() if "master" in node.groups]
 
-    def whole(stack: str) -> str:
-        if not roles(stack):
-            return "none"
-        return _effort(provisioned.effort(roles(stack)) if provisioned is not None else None)
+    def entry(measure: Callable[[Provisioning, Sequence[str]], Effort | None]) -> Callable[[str], str]:
+        def text(stack: str) -> str:
+            if not roles(stack):
+                return "none"
+            return _effort(None if provisioned is None else measure(provisioned, roles(stack)))
 
-    def slowest(stack: str, names: Sequence[str]) -> str:
-        if not roles(stack):
-            return "none"
-        efforts = (provisioned.effort_on(name, roles(stack)) for name in names) if provisioned else ()
-        found = [effort for effort in efforts if effort is not None]
-        return _effort(max(found, key=lambda effort: effort.seconds, default=None))
+        return text
 
-    row(f"{whose}seconds in provisioning", whole)
-    row(f"{whose}seconds on the master", lambda stack: slowest(stack, masters))
+    row(f"{whose}seconds in provisioning", entry(Provisioning.effort))
+    row(f"{whose}seconds on the master", entry(lambda record, of: record.slowest(masters, of)))
     row(
         f"{whose}seconds on the slowest worker",
-        lambda stack: slowest(stack, figures.campaign.environment.workers),
+        entry(lambda record, of: record.slowest(environment.workers, of)),
     )
 
 
