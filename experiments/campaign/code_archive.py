@@ -11,10 +11,13 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.cluster.stack_facts import FILE as FACTS
+from experiments.cluster import declarations, stack_facts
 from experiments.cluster.stack_folders import outside_launchers, role_of
 from experiments.util.errors import UserError
 from experiments.util.files import file_sha256
+
+#: Files of a role that only say something of it: to reports, to those who clear up or verify, to readers.
+DESCRIBING = {declarations.FILE, stack_facts.FILE, Path("README.md")}
 
 
 def training_archive(root: Path) -> bytes:
@@ -60,16 +63,22 @@ def build_archive(package: Path, launchers: Sequence[Path] = ()) -> bytes:
 def launching_digest(root: Path, stacks: Sequence[str]) -> str:
     """SHA-256 of all in the repository that launches runs of `stacks`: changed, they are other runs.
 
-    What a role says of itself for the report (meta/facts.yml) launches nothing. Nor does what Python and
-    editors leave beside its files: compiled plugins, which differ in every checkout, hidden files, backups.
+    What a role says of itself (meta/facts.yml, meta/stack.yml, README.md) launches nothing. Nor does what
+    Python and editors leave beside its files: compiled plugins, which differ in every checkout, hidden files,
+    backups.
     """
     roles = [role_of(name, root) for name in sorted({*stacks, "runs"})]
-    files = [(role, path) for role in roles for path in sorted(role.rglob("*")) if path.is_file()]
+    files = [
+        (role, path)
+        for role in roles
+        for path in sorted(role.rglob("*"))
+        if path.is_file() and path.relative_to(role) not in DESCRIBING
+    ]
     sha = hashlib.sha256()
     playbooks = root / "playbooks"
     for folder, path in [(playbooks, playbooks / "run.yml"), *files]:
         name = Path(folder.name) / path.relative_to(folder)
-        if path.is_file() and path.parts[-2:] != FACTS.parts and not _is_left_over(name):
+        if path.is_file() and not _is_left_over(name):
             sha.update(f"{name.as_posix()} {file_sha256(path)}\n".encode())
     return sha.hexdigest()
 

@@ -14,8 +14,8 @@ DOCUMENTATION = """
 name: outside_stacks
 short_description: Loads inventory/common/*.yml of the folder that TRAINBED_STACKS names
 description:
-  - These files hold for every host, as those of the checkout's own C(inventory/common) do, and give way to what
-    an inventory's group_vars say.
+  - These files hold for every host, as those of the checkout's own C(inventory/common) do, and give way to
+    what the group_vars of an inventory say.
 options:
   stage:
     # Once, when the inventory is read. Later it would come before the inventory's own group_vars.

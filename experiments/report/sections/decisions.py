@@ -14,12 +14,17 @@ from experiments.analysis.comparisons import Compared, Parts
 from experiments.analysis.figures import Cell, Figures, setting_text
 from experiments.analysis.statistics import Ratio, estimate
 from experiments.analysis.verdicts import outcome
-from experiments.campaign.stacks import Stack
 from experiments.cluster.stack_facts import OFFERS, Feature
 from experiments.report.sections.conclusions import weights_differ
 from experiments.report.sections.from_texts import TITLE as FROM_TEXTS
 from experiments.report.sections.from_texts import from_texts
-from experiments.report.sections.organisation import NEEDS_TITLE, NOT_MEASURED, NOT_RECORDED, OFFERS_TITLE
+from experiments.report.sections.organisation import (
+    NEEDS_TITLE,
+    NOT_MEASURED,
+    NOT_RECORDED,
+    OFFERS_TITLE,
+    whole_effort,
+)
 from experiments.report.tables import Column, Table
 from experiments.util.words import counted
 
@@ -40,7 +45,7 @@ class Situation(BaseModel):
     situation: str
     dissertation: list[str]
     decides: Literal[
-        "speed", "waiting", "step", "weights", "steps", "pipeline",
+        "speed", "waiting", "step", "weights", "installing", "pipeline",
         "scheduling", "users", "tracking", "checkpoints", "faults", "search", "monitoring",
     ]  # fmt: skip
 
@@ -103,7 +108,7 @@ def _answer(
         "waiting": lambda: _waiting(stacks, figures),
         "step": lambda: _step(stacks, parts),
         "weights": lambda: _weights(stacks, figures),
-        "steps": lambda: _steps(stacks, figures),
+        "installing": lambda: _installing(stacks, figures),
         "pipeline": lambda: _pipeline(figures),
     }
     answer = makers[decides]()
@@ -235,23 +240,15 @@ def _weights(stacks: Sequence[str], figures: Figures) -> Answer:
     )
 
 
-def _steps(stacks: Sequence[str], figures: Figures) -> Answer:
-    """Steps of installation, those of the roles that it stands on included."""
-    kept = figures.about.stacks.stacks if figures.about.stacks else {}
-    numbers = {name: _number_of_steps(kept[name]) for name in stacks if name in kept}
-    known = {name: number for name, number in numbers.items() if number is not None}
-    entries = {name: f"{known[name]} steps" if name in known else NOT_RECORDED for name in stacks}
+def _installing(stacks: Sequence[str], figures: Figures) -> Answer:
+    """Tasks of provisioning, those of the roles that a stack stands on included."""
+    efforts = {name: whole_effort(figures, name) for name in stacks}
+    known = {name: effort.tasks for name, effort in efforts.items() if effort is not None}
+    entries = {name: f"{known[name]} tasks" if name in known else NOT_RECORDED for name in stacks}
     least = [name for name, number in known.items() if number == min(known.values())]
     complete = len(known) == len(stacks) > 1
     so = (NO_DIFFERENCE if len(least) == len(stacks) else ", ".join(least)) if complete else NOT_RECORDED
-    return Answer(by=f"steps on a master and a worker: {NEEDS_TITLE}", entries=entries, so=so)
-
-
-def _number_of_steps(stack: Stack) -> int | None:
-    if stack.installing is None:
-        return None
-    parts = (stack.installing.own, stack.installing.before)
-    return sum(number for needs in parts for node in needs.nodes.values() for number in node.steps.values())
+    return Answer(by=f"tasks in provisioning: {NEEDS_TITLE}", entries=entries, so=so)
 
 
 def _feature(name: str, stacks: Sequence[str], figures: Figures) -> Answer:

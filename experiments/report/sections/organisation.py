@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Literal
 
 from experiments.analysis.figures import Figures
 from experiments.campaign.stacks import Stack
-from experiments.cluster.installing import Needs
-from experiments.cluster.provisioning import Provisioning
+from experiments.cluster.declarations import Declaration
+from experiments.cluster.provisioning import Effort, Provisioning
 from experiments.cluster.stack_facts import FIGURES, OFFERS, Claim
 from experiments.records.record import Record, utc_text
 from experiments.report.tables import NOTHING, Column, Table
@@ -20,7 +20,13 @@ OFFERS_TITLE: Final = "What each stack offers"
 NOT_RECORDED: Final = "not recorded"
 NOT_MEASURED: Final = "not measured here"
 LOGS: Final = "logs/"
-WHERE: Final = {"master": "the master", "workers": "a worker"}
+NOT_DECLARED: Final = "not declared"
+DECLARED: Final = "is declared in its role, and proved on the nodes by make verify"
+READ_FROM_TASKS: Final = (
+    "was read from the tasks of its role when the campaign began: roles did not declare it then, and "
+    "no test proved it"
+)
+ONLY_ON: Final = {"master": "on the master", "workers": "on workers"}
 
 
 def organisation_tables(figures: Figures) -> list[Table]:
@@ -34,37 +40,39 @@ def organisation_tables(figures: Figures) -> list[Table]:
 def _nothing_kept() -> Table:
     return Table(
         title=NEEDS_TITLE,
-        before="The dissertation's table 5.10, counted from the roles that install the stacks.",
+        before="The dissertation's table 5.10, as the stacks' roles declare it and provisioning measured it.",
         columns=[Column("stacks"), Column("needs")],
         rows=[["all", f"{NOT_RECORDED}: the campaign began before campaigns kept this"]],
     )
 
 
 def needs_table(figures: Figures) -> Table:
-    """Table 5.10: steps, packages, services, files and ports, and the time that provisioning took."""
+    """Table 5.10: what the role declares, and the tasks, changes and seconds that provisioning took."""
     assert figures.about.stacks is not None
-    stacks, provisioned = figures.about.stacks.stacks, figures.about.provisioning
+    stacks = figures.about.stacks.stacks
     rows: list[list[str]] = []
 
-    def row(name: str, entry: Callable[[Stack], str]) -> None:
-        rows.append([name, *(_of_stack(stack, entry) for stack in stacks.values())])
+    def row(name: str, entry: Callable[[str], str]) -> None:
+        rows.append([name, *(entry(stack) for stack in stacks)])
 
-    row("its role, and those that it calls", lambda stack: _listed(_own(stack).roles, count=False))
-    for node, where in WHERE.items():
-        row(f"steps on {where}", lambda stack, node=node: _steps(_own(stack), node))  # type: ignore[misc]
-    _parts(row, "", _own)
-    row("seconds in provisioning", lambda stack: _took(provisioned, _own(stack).roles[:1]))
-    row("roles that it stands on", lambda stack: _listed(_before(stack).roles, count=False))
-    for node, where in WHERE.items():
-        row(f"their steps on {where}", lambda stack, node=node: _steps(_before(stack), node))  # type: ignore[misc]
-    _parts(row, "their ", _before)
-    row("their seconds in provisioning", lambda stack: _took(provisioned, _before(stack).roles))
+    def declared(name: str, entry: Callable[[Declaration], str]) -> None:
+        found = {stack: each.declares for stack, each in stacks.items()}
+        row(name, lambda stack: NOT_DECLARED if (it := found[stack]) is None else entry(it))
+
+    declared("packages", lambda it: _by_group(it, "packages"))
+    declared("services", lambda it: _by_group(it, "services"))
+    declared("files", lambda it: _by_group(it, "files"))
+    declared("ports", _ports)
+    row("its role, and those that it called", lambda stack: _roles(figures, stack))
+    _efforts(row, "", figures, lambda stack: [stack])
+    row("roles that it stands on", lambda stack: ", ".join(_stands_on(stacks[stack])) or "none")
+    _efforts(row, "their ", figures, lambda stack: _stands_on(stacks[stack]))
+    how = DECLARED if figures.about.stacks.declared_by_roles else READ_FROM_TASKS
     return Table(
         title=NEEDS_TITLE,
         before=(
-            "The dissertation's table 5.10, counted when the campaign began from the roles that install the "
-            "stacks, for the distribution of its nodes and the settings that the roles have by themselves. A "
-            "step is a task that may change something on a node; what only looks, waits or says is none."
+            f"The dissertation's table 5.10. What a stack puts on the nodes {how}. What installing it takes "
+            "was measured by the provisioning that set up this cluster."
         ),
         columns=[Column("what"), *(Column(name) for name in stacks)],
         rows=rows,
@@ -72,72 +80,99 @@ def needs_table(figures: Figures) -> Table:
     )
 
 
-def _parts(
-    row: Callable[[str, Callable[[Stack], str]], None], whose: str, of: Callable[[Stack], Needs]
+def whole_effort(figures: Figures, stack: str) -> Effort | None:
+    """What a stack took in provisioning, with the roles that it stands on; None where it is not recorded."""
+    provisioned, stacks = figures.about.provisioning, figures.about.stacks
+    if provisioned is None or stacks is None or not provisioned.of([stack]):
+        return None
+    kept = stacks.stacks.get(stack)
+    if kept is None or kept.facts is None:
+        return None  # what it stands on is not known
+    return provisioned.effort([stack, *kept.facts.stands_on])
+
+
+def _stands_on(stack: Stack) -> list[str]:
+    return stack.facts.stands_on if stack.facts else []
+
+
+def _by_group(declaration: Declaration, what: Literal["packages", "services", "files"]) -> str:
+    """Names with their number: first those on every node, then those of one group only."""
+    names = {group: set(getattr(each, what)) for group, each in declaration.groups.items()}
+    everywhere = set.intersection(*names.values())
+    texts = [", ".join(sorted(everywhere))] if everywhere else []
+    for group, found in names.items():
+        if only := sorted(found - everywhere):
+            texts.append(f"{', '.join(only)} ({ONLY_ON[group]})")
+    number = len(set.union(*names.values()))
+    return f"{number}: {'; '.join(texts)}" if number else "none"
+
+
+def _ports(declaration: Declaration) -> str:
+    ports = {
+        (port.default, f"{port.default} ({port.port}{', local' if port.local else ''})")
+        for each in declaration.groups.values()
+        for port in each.ports
+    }
+    # By number; a template, of which only an inventory makes a number, comes last.
+    return _listed([text for _, text in sorted(ports, key=lambda it: (isinstance(it[0], str), *it))])
+
+
+def _roles(figures: Figures, stack: str) -> str:
+    provisioned = figures.about.provisioning
+    done = provisioned.of([stack]) if provisioned is not None else []
+    return ", ".join(dict.fromkeys(each.role for each in done)) or NOT_RECORDED
+
+
+def _efforts(
+    row: Callable[[str, Callable[[str], str]], None],
+    whose: str,
+    figures: Figures,
+    roles: Callable[[str], Sequence[str]],
 ) -> None:
-    row(f"{whose}packages", lambda stack: _listed(of(stack).all_of("packages")))
-    row(f"{whose}services", lambda stack: _listed(of(stack).all_of("services")))
-    row(f"{whose}files below /etc", lambda stack: _listed(of(stack).all_of("configuration")))
+    """Rows with what some roles took: on all nodes together, on the master, and on the slowest worker."""
+    provisioned = figures.about.provisioning
+    environment = figures.campaign.environment
+    masters = [name for name, node in environment.nodes.items() if "master" in node.groups]
+
+    def entry(measure: Callable[[Provisioning, Sequence[str]], Effort | None]) -> Callable[[str], str]:
+        def text(stack: str) -> str:
+            if not roles(stack):
+                return "none"
+            return _effort(None if provisioned is None else measure(provisioned, roles(stack)))
+
+        return text
+
+    row(f"{whose}seconds in provisioning", entry(Provisioning.effort))
+    row(f"{whose}seconds on the master", entry(lambda record, of: record.slowest(masters, of)))
     row(
-        f"{whose}ports",
-        lambda stack: _listed([f"{p.number} ({', '.join(p.variables)})" for p in of(stack).ports]),
+        f"{whose}seconds on the slowest worker",
+        entry(lambda record, of: record.slowest(environment.workers, of)),
     )
 
 
-def _of_stack(stack: Stack, entry: Callable[[Stack], str]) -> str:
-    return NOT_RECORDED if stack.installing is None else entry(stack)
-
-
-def _own(stack: Stack) -> Needs:
-    assert stack.installing is not None
-    return stack.installing.own
-
-
-def _before(stack: Stack) -> Needs:
-    assert stack.installing is not None
-    return stack.installing.before
-
-
-def _listed(names: Sequence[str], *, count: bool = True) -> str:
-    if not names:
-        return "none"
-    return f"{len(names)}: {', '.join(names)}" if count else ", ".join(names)
-
-
-def _steps(needs: Needs, node: str) -> str:
-    steps = needs.nodes[node].steps
-    total = sum(steps.values())
-    return f"{total}: {', '.join(f'{kind} {number}' for kind, number in steps.items())}" if total else "none"
-
-
-def _took(provisioned: Provisioning | None, roles: Sequence[str]) -> str:
-    if provisioned is None:
+def _effort(effort: Effort | None) -> str:
+    if effort is None:
         return NOT_RECORDED
-    done = provisioned.of(roles)
-    if not done:
-        return "none" if not roles else NOT_RECORDED
-    changed = sum(sum(each.changed.values()) for each in done)
-    seconds, tasks = sum(each.seconds for each in done), sum(each.tasks for each in done)
-    return f"{seconds:.1f} ({tasks} tasks, {changed} changes)"
+    return f"{effort.seconds:.1f} ({effort.tasks} tasks, {effort.changes} changes)"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{len(names)}: {', '.join(names)}" if names else "none"
 
 
 def _needs_remarks(figures: Figures) -> list[str]:
     kept, provisioned = figures.about.stacks, figures.about.provisioning
     assert kept is not None
-    remarks = [
-        f"Every stack stands on {', '.join(kept.common) or 'nothing else'}, too, which is not counted; "
-        "Python packages come in one locked environment for all of them.",
-        "Ports that are drawn at random while ranks train have no variable and are not counted.",
-    ]
-    unread = {
-        each
-        for stack in kept.stacks.values()
-        if stack.installing is not None
-        for each in (*stack.installing.own.not_followed, *stack.installing.before.not_followed)
-    }
-    remarks += [f"Not counted, for only a node knows which file it is: {each}." for each in sorted(unread)]
+    remarks = (
+        ["Ports are those that services listen on; ports that only runs open are not declared."]
+        if kept.declared_by_roles
+        else []
+    )
     if provisioned is None:
         return [*remarks, "Provisioning: no record fitted this cluster when the campaign began."]
+    installed = [*provisioned.variables.get("stacks", []), *provisioned.variables.get("stacks_optional", [])]
+    named = {*installed, *kept.stacks, *(role for each in kept.stacks.values() for role in _stands_on(each))}
+    common = [role for role in provisioned.played if role not in named]
     changes = sum(sum(each.changed.values()) for each in provisioned.roles)
     note = (
         " It changed nothing on the nodes: its seconds are those of looking, not of installing."
@@ -146,6 +181,8 @@ def _needs_remarks(figures: Figures) -> list[str]:
     )
     return [
         *remarks,
+        f"Roles counted for none of these stacks: {', '.join(common) or 'none'}. Python packages come in one "
+        "locked environment for all stacks.",
         f"Provisioned {utc_text(provisioned.started)}, in {provisioned.seconds:.0f} s for all nodes, "
         f"with {changes} changes (by task and node).{note} What two stacks share is done for the first.",
     ]
