@@ -76,12 +76,12 @@ author: trainbed
 EXAMPLES = r"""
 - name: Submit and wait
   run_job:
-    argv: [spark-submit, --name, some-run, program.py]
-    unit: trainbed-run-spark
+    argv: [toy-submit, --name, some-run, program.py]
+    unit: trainbed-run-toy
     user: trainbed
     log: /srv/trainbed/shared/runs/some-run/01/logs/master.log
     note: /srv/trainbed/shared/runs/some-run/01/launch.json
-    stack: spark
+    stack: toy
 """
 
 RETURN = r"""

@@ -50,8 +50,8 @@ author: trainbed
 EXAMPLES = r"""
 - name: End what is left
   run_node:
-    units: [trainbed-run-spark*.service]
-    processes: [CoarseGrainedExecutorBackend]
+    units: [trainbed-run-toy*.service]
+    processes: ["toy --rank"]
     user: trainbed
     image_note: /etc/trainbed/image
     stacks_note: /etc/trainbed/stacks.json

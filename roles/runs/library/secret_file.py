@@ -27,7 +27,7 @@ author: trainbed
 EXAMPLES = r"""
 - name: Make the secret
   secret_file:
-    path: /etc/trainbed/spark/secret
+    path: /etc/trainbed/toy/secret
 """
 
 RETURN = r"""
