@@ -27,19 +27,6 @@ def test_files_are_those_that_were_installed(name: str, node: Host) -> None:
     assert node.run("/opt/trainbed/environment-content %s --verify", path).rc == 0
 
 
-@pytest.mark.on("workers")
-@pytest.mark.usefixtures("ddp")
-def test_the_image_holds_the_same_environment(node: Host, name: str) -> None:
-    path = cluster.variables(name)["environment_path"]
-    image = node.check_output("cat /etc/trainbed/image")
-    inside = node.check_output(
-        "docker run --rm --volume /opt/trainbed/environment-content:/content:ro %s python3 /content %s",
-        image,
-        path,
-    )
-    assert inside == content(node, path)
-
-
 def test_imports_what_training_needs(node: Host, name: str) -> None:
     python = cluster.variables(name)["environment_path"] + "/bin/python"
     program = "import torch, transformers, datasets, pyspark, determined; print(torch.__version__)"

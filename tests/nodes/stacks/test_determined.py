@@ -9,7 +9,7 @@ import yaml
 from testinfra.host import Host
 
 from tests.nodes import cluster
-from tests.nodes.test_services import listening
+from tests.nodes.facts import listening
 
 pytestmark = pytest.mark.usefixtures("determined")
 
