@@ -1,24 +1,58 @@
-"""What tests ask of a node in several places."""
+"""What tests ask of a node in several places, once."""
 
 from __future__ import annotations
 
 import ast
+import dataclasses
+import functools
 
-from testinfra.host import Host
+from tests.nodes import cluster
 
 
-def listening(node: Host, port: int) -> list[str]:
-    """Addresses that something listens on at this TCP port."""
-    rows = node.check_output("ss --listening --tcp --numeric --no-header").splitlines()
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """How one of systemd's units is doing."""
+
+    is_running: bool
+    is_enabled: bool
+
+
+@functools.cache
+def units(name: str) -> dict[str, Unit]:
+    """The units that systemd has loaded, by each of their names."""
+    wanted = ("Names", "ActiveState", "UnitFileState")
+    shown = cluster.node(name).check_output(f"systemctl show '*' --property={','.join(wanted)}")
+    found = {}
+    for block in shown.split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if line)
+        unit = Unit(values["ActiveState"] == "active", values.get("UnitFileState") == "enabled")
+        found.update(dict.fromkeys(values["Names"].split(), unit))
+    return found
+
+
+def unit(name: str, wanted: str) -> Unit:
+    """One unit of a node; a service's may go without its ending."""
+    full = wanted if "." in wanted else f"{wanted}.service"
+    return units(name).get(full, Unit(is_running=False, is_enabled=False))
+
+
+@functools.cache
+def _listeners(name: str) -> list[tuple[str, str]]:
+    rows = cluster.node(name).check_output("ss --listening --tcp --numeric --no-header").splitlines()
+    return [(address, port) for row in rows for address, port in [row.split()[3].rsplit(":", 1)]]
+
+
+def listening(name: str, port: int) -> list[str]:
+    """Addresses that something on a node listens on at this TCP port."""
     return [
-        local.rsplit(":", 1)[0].strip("[]").removeprefix("::ffff:")
-        for row in rows
-        if (local := row.split()[3]).rsplit(":", 1)[1] == str(port)
+        address.strip("[]").removeprefix("::ffff:")
+        for address, number in _listeners(name)
+        if number == str(port)
     ]
 
 
-def usable_cores(node: Host) -> list[int]:
+@functools.cache
+def usable_cores(name: str) -> list[int]:
     """Cores that a login on this node may use."""
-    return list(
-        ast.literal_eval(node.check_output("python3 -c 'import os; print(sorted(os.sched_getaffinity(0)))'"))
-    )
+    program = "import os; print(sorted(os.sched_getaffinity(0)))"
+    return list(ast.literal_eval(cluster.node(name).check_output(f"python3 -c '{program}'")))

@@ -3,56 +3,71 @@
 from __future__ import annotations
 
 import ast
+import functools
+import json
+from typing import Any
 
 import pytest
 from testinfra.host import Host
 
 from tests.nodes import cluster
 from tests.nodes.facts import usable_cores
-from tests.nodes.test_environment import content
+from tests.nodes.test_environment import digest
+
+pytestmark = [pytest.mark.on("workers"), pytest.mark.role("image")]
+
+CORES = "import os; print(sorted(os.sched_getaffinity(0)))"
+LOOK = """
+import json, os, subprocess, sys
+run = lambda *command: subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout
+print(json.dumps({
+    "content": run("python3", "/content", sys.argv[1]).strip(),
+    "cores": sorted(os.sched_getaffinity(0)),
+    "training": run("find", "/", "-xdev", "-path", "*training/loop.py").split(),
+    "uid": os.getuid(),
+}))
+"""
 
 
-@pytest.mark.on("workers")
-@pytest.mark.usefixtures("ddp")
-def test_has_the_image_by_the_digest_that_all_workers_have(node: Host) -> None:
-    image = node.check_output("cat /etc/trainbed/image")
-    assert "@sha256:" in image
-    others = {
-        cluster.node(other).check_output("cat /etc/trainbed/image") for other in cluster.groups()["workers"]
-    }
-    assert others == {image}
-    assert node.check_output("docker image inspect --format '{{.Id}}' %s", image).startswith("sha256:")
+@functools.cache
+def image(name: str) -> str:
+    """The image that a worker was told to run."""
+    return str(cluster.node(name).check_output("cat /etc/trainbed/image"))
 
 
-@pytest.mark.on("workers")
-@pytest.mark.usefixtures("ddp")
-def test_the_image_holds_no_training_code_and_has_the_training_user(node: Host, name: str) -> None:
-    image = node.check_output("cat /etc/trainbed/image")
-    found = node.check_output(
-        "docker run --rm %s sh -c 'id -u; find / -xdev -path \"*training/loop.py\" 2> /dev/null; true'",
-        image,
+@cluster.question("workers")
+def seen_inside(name: str) -> dict[str, Any]:
+    """What a process of the image sees."""
+    said = cluster.node(name).check_output(
+        "docker run --rm --network host --volume /opt/trainbed/environment-content:/content:ro "
+        "%s python3 -c %s %s",
+        image(name),
+        LOOK,
+        cluster.variables(name)["environment_path"],
     )
-    assert found.split() == [str(cluster.variables(name)["trainbed_uid"])]
+    return dict(json.loads(said))
 
 
-@pytest.mark.on("workers")
-@pytest.mark.usefixtures("ddp")
-def test_the_image_holds_the_same_environment(node: Host, name: str) -> None:
-    path = cluster.variables(name)["environment_path"]
-    image = node.check_output("cat /etc/trainbed/image")
-    inside = node.check_output(
-        "docker run --rm --volume /opt/trainbed/environment-content:/content:ro %s python3 /content %s",
-        image,
-        path,
-    )
-    assert inside == content(node, path)
+def test_has_the_image_by_the_digest_that_all_workers_have(node: Host, name: str) -> None:
+    assert "@sha256:" in image(name)
+    assert {image(other) for other in cluster.groups()["workers"]} == {image(name)}
+    found = node.check_output("docker image inspect --format '{{.Id}}' %s", image(name))
+    assert found.startswith("sha256:")
 
 
-@pytest.mark.on("workers")
-@pytest.mark.usefixtures("ddp")
-def test_containers_and_units_use_the_nodes_cores_and_no_other(node: Host) -> None:
-    program = "import os; print(sorted(os.sched_getaffinity(0)))"
-    image = node.check_output("cat /etc/trainbed/image")
-    container = node.check_output("docker run --rm --network host %s python3 -c %s", image, program)
-    unit = node.check_output("systemd-run --quiet --wait --pipe --collect /usr/bin/python3 -c %s", program)
-    assert ast.literal_eval(container) == ast.literal_eval(unit) == usable_cores(node)
+@cluster.asks(seen_inside)
+def test_the_image_holds_no_training_code_and_has_the_training_user(name: str) -> None:
+    seen = seen_inside(name)
+    assert seen["training"] == []
+    assert seen["uid"] == cluster.variables(name)["trainbed_uid"]
+
+
+@cluster.asks(seen_inside)
+def test_the_image_holds_the_same_environment(name: str) -> None:
+    assert seen_inside(name)["content"] == digest(name)
+
+
+@cluster.asks(seen_inside)
+def test_containers_and_units_use_the_nodes_cores_and_no_other(node: Host, name: str) -> None:
+    unit = node.check_output("systemd-run --quiet --wait --pipe --collect /usr/bin/python3 -c %s", CORES)
+    assert seen_inside(name)["cores"] == ast.literal_eval(unit) == usable_cores(name)

@@ -8,35 +8,35 @@ import pytest
 from testinfra.host import Host
 
 from tests.nodes import cluster
-from tests.nodes.facts import listening, usable_cores
+from tests.nodes.facts import listening, unit, usable_cores
 
 
 @pytest.mark.on("master")
 @pytest.mark.parametrize("service", ["nginx", "squid", "docker", "docker-registry"])
-def test_the_masters_services_run_and_come_back(node: Host, service: str) -> None:
-    assert node.service(service).is_running
-    assert node.service(service).is_enabled
+def test_the_masters_services_run_and_come_back(name: str, service: str) -> None:
+    assert unit(name, service).is_running
+    assert unit(name, service).is_enabled
 
 
 @pytest.mark.on("workers")
-def test_a_workers_engine_runs_and_comes_back(node: Host) -> None:
-    assert node.service("docker").is_running
-    assert node.service("docker").is_enabled
+def test_a_workers_engine_runs_and_comes_back(name: str) -> None:
+    assert unit(name, "docker").is_running
+    assert unit(name, "docker").is_enabled
 
 
 @pytest.mark.on("master")
 @pytest.mark.parametrize(
     ("moved", "usual"), [("registry_port", 5000), ("artifacts_apt_port", 3142), ("artifacts_port", 8070)]
 )
-def test_the_master_listens_on_one_address_only(node: Host, name: str, moved: str, usual: int) -> None:
-    assert listening(node, cluster.port(moved, usual)) == [cluster.variables(name)["cluster_address"]]
+def test_the_master_listens_on_one_address_only(name: str, moved: str, usual: int) -> None:
+    assert listening(name, cluster.port(moved, usual)) == [cluster.variables(name)["cluster_address"]]
 
 
 @pytest.mark.usefixtures("testbed")
-def test_leaves_the_ports_of_others_alone(node: Host) -> None:
+def test_leaves_the_ports_of_others_alone(name: str) -> None:
     if "determined" in cluster.stacks():
         pytest.skip("Determined is installed, which is whom this port is left to")
-    assert listening(node, 8080) == []
+    assert listening(name, 8080) == []
 
 
 def test_containers_stay_within_the_nodes_cgroup(node: Host) -> None:
@@ -45,8 +45,8 @@ def test_containers_stay_within_the_nodes_cgroup(node: Host) -> None:
 
 @pytest.mark.on("workers")
 @pytest.mark.usefixtures("testbed")
-def test_a_testbeds_worker_is_pinned_to_the_core_that_its_inventory_says(node: Host, name: str) -> None:
-    assert usable_cores(node) == [int(cluster.variables(name)["testbed_cpus"])]
+def test_a_testbeds_worker_is_pinned_to_the_core_that_its_inventory_says(name: str) -> None:
+    assert usable_cores(name) == [int(cluster.variables(name)["testbed_cpus"])]
 
 
 def test_shared_storage_is_one_directory(node: Host, name: str) -> None:
@@ -62,13 +62,22 @@ def test_shared_storage_is_one_directory(node: Host, name: str) -> None:
         node.check_output("rm %s", path)
 
 
-@pytest.mark.on("workers")
-@pytest.mark.usefixtures("testbed")
-def test_a_workers_only_way_out_is_the_master(node: Host, name: str) -> None:
-    if name == cluster.master():
-        pytest.skip("this worker is the master too")
+@cluster.question("workers")
+def ways_out(name: str) -> tuple[int, int]:
+    """Whether a worker fetches from its package mirror by the master's proxy, and without: exit codes."""
+    node = cluster.node(name)
     mirror = node.check_output("apt-get indextargets --format '$(REPO_URI)' | head -n 1")
     proxy = node.check_output("apt-config shell p Acquire::http::Proxy").removeprefix("p=").strip("'")
     command = f"curl --silent --output /dev/null --max-time 10 --proxy '%s' {mirror}"
-    assert node.run(command, proxy).rc == 0
-    assert node.run(command, "").rc != 0
+    return node.run(command, proxy).rc, node.run(command, "").rc
+
+
+@pytest.mark.on("workers")
+@cluster.asks(ways_out)
+@pytest.mark.usefixtures("testbed")
+def test_a_workers_only_way_out_is_the_master(name: str) -> None:
+    if name == cluster.master():
+        pytest.skip("this worker is the master too")
+    by_the_master, alone = ways_out(name)
+    assert by_the_master == 0
+    assert alone != 0

@@ -9,9 +9,9 @@ import yaml
 from testinfra.host import Host
 
 from tests.nodes import cluster
-from tests.nodes.facts import listening
+from tests.nodes.facts import listening, unit
 
-pytestmark = pytest.mark.usefixtures("determined")
+pytestmark = pytest.mark.stack("determined")
 
 SECRETS = "/etc/trainbed/determined"
 
@@ -24,15 +24,15 @@ def scheme_and_port(name: str) -> tuple[str, int]:
 
 @pytest.mark.on("master")
 @pytest.mark.parametrize("service", ["postgresql", "determined-master", "trainbed-dump.timer"])
-def test_determineds_services_run_and_come_back(node: Host, service: str) -> None:
-    assert node.service(service).is_running
-    assert node.service(service).is_enabled
+def test_determineds_services_run_and_come_back(name: str, service: str) -> None:
+    assert unit(name, service).is_running
+    assert unit(name, service).is_enabled
 
 
 @pytest.mark.on("workers")
-def test_an_agent_runs_and_comes_back(node: Host) -> None:
-    assert node.service("determined-agent").is_running
-    assert node.service("determined-agent").is_enabled
+def test_an_agent_runs_and_comes_back(name: str) -> None:
+    assert unit(name, "determined-agent").is_running
+    assert unit(name, "determined-agent").is_enabled
 
 
 @pytest.mark.on("workers")
@@ -44,8 +44,8 @@ def test_an_agent_is_never_given_up(node: Host) -> None:
 
 
 @pytest.mark.on("master")
-def test_the_database_listens_on_loopback_only(node: Host) -> None:
-    assert listening(node, cluster.port("postgresql_port", 5432)) == ["127.0.0.1"]
+def test_the_database_listens_on_loopback_only(name: str) -> None:
+    assert listening(name, cluster.port("postgresql_port", 5432)) == ["127.0.0.1"]
 
 
 @pytest.mark.on("master")
