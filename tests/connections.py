@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,10 +22,14 @@ from testinfra.utils.ansible_runner import get_ansible_host
 class Inventory:
     """An inventory with its templates worked out, and one kept connection to each of its nodes."""
 
-    def __init__(self, root: Path, environment: Mapping[str, str]) -> None:
-        """Read the inventory that the verbs in `root` have with this environment, once it is asked for."""
+    def __init__(self, root: Path, environment: Mapping[str, str], more: Sequence[str] = ()) -> None:
+        """Read the inventory that the verbs in `root` have with this environment, once it is asked for.
+
+        `more` are variables to be read besides those of playbooks/connections.yml.
+        """
         self._root = root
         self._environment = dict(environment)
+        self._more = list(more)
 
     @functools.cached_property
     def _folder(self) -> Path:
@@ -43,7 +47,7 @@ class Inventory:
                 str(Path(sys.executable).parent / "ansible-playbook"),
                 str(self._root / "playbooks" / "connections.yml"),
                 "-e",
-                f"connections_dest={path}",
+                json.dumps({"connections_dest": str(path), "connections_more": self._more}),
             ],
             cwd=self._root,
             env={**self._environment, "ANSIBLE_CONFIG": str(self._root / "ansible.cfg")},

@@ -64,9 +64,9 @@ TEST = (
     UNIT[0],
     Part(
         "experiments",
-        "planning, records, figures, reports and screens, on made-up runs",
+        "planning, records, figures, reports and screens, on made-up runs; this table",
         # First a browser, in which the report is looked at.
-        (("tests/browser",), on_all_cores(*NOT_WIDE, "tests/unit/experiments")),
+        (("tests/browser",), on_all_cores(*NOT_WIDE, "tests/unit/experiments", "tests/unit/test_parts.py")),
     ),
     Part(
         "training",

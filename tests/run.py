@@ -1,7 +1,7 @@
 """Run the parts of a verb, all or some: `python -m tests.run unit|test|test-wide [PART ...]`, `?` lists them.
 
-All together they make the shared testbed themselves and take it down in the end. Some of them, for an inner loop,
-keep it for the next call.
+All together they make the shared testbed themselves and take it down in the end. Some of them, for an inner
+loop, keep it for the next call.
 """
 
 from __future__ import annotations
@@ -30,16 +30,13 @@ def main() -> int:
     if unknown := [name for name in wanted if name not in parts]:
         print(f"make {verb} has no part {unknown[0]}: ONLY is one of {', '.join(parts)}", file=sys.stderr)
         return 2
-    if wanted:
-        return run([parts[name] for name in wanted], kept_place(), alone=True)
-    if verb == "unit":
-        return run(list(parts.values()), kept_place(), alone=True)
-    place = Path(tempfile.mkdtemp(prefix="trainbed-test-"))
-    try:
-        take_down(place)
-        return run(list(parts.values()), place, alone=False)
-    finally:
-        take_down(place)
+    # What takes its nodes down in the end has a place of its own.
+    alone = bool(wanted) or verb == "unit"
+    chosen = [parts[name] for name in wanted] or list(parts.values())
+    if alone:
+        return run(chosen, kept_place(), alone=True)
+    with tempfile.TemporaryDirectory(prefix="trainbed-test-") as place:
+        return run(chosen, Path(place) / "e2e", alone=False)
 
 
 def listed(parts: tuple[Part, ...]) -> str:
@@ -48,26 +45,32 @@ def listed(parts: tuple[Part, ...]) -> str:
 
 
 def run(parts: list[Part], place: Path, *, alone: bool) -> int:
-    """Run parts one after another and say how long each took."""
+    """Run parts one after another, on nodes that are kept if they run alone; say how long each took."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", PLACE: str(place)}
     if alone:
         environment[ALONE] = "1"
     ended: list[str] = []
-    failed = False
-    for part in parts:
-        if alone and part.nodes is Nodes.FRESH:
+    failed = shared = False
+    try:
+        for part in parts:
+            # An earlier call may have left a testbed, finished or not.
+            if part.nodes is Nodes.FRESH or (part.nodes is Nodes.SHARED and not shared and not alone):
+                take_down(place)
+            shared = shared or part.nodes in (Nodes.FRESH, Nodes.SHARED)
+            began = time.monotonic()
+            status = run_one(part, environment)
+            failed = failed or status != 0
+            outcome = "failed" if status else "passed"
+            ended.append(f"{part.name:<13} {outcome} after {(time.monotonic() - began) / 60:.1f} minutes")
+            print(f"\n{ended[-1]}", flush=True)
+            # Before more minutes are spent.
+            if status and part.nodes is Nodes.NONE:
+                break
+    finally:
+        if shared and not alone:
             take_down(place)
-        began = time.monotonic()
-        status = run_one(part, environment)
-        failed = failed or status != 0
-        outcome = "failed" if status else "passed"
-        ended.append(f"{part.name:<13} {outcome} after {(time.monotonic() - began) / 60:.1f} minutes")
-        print(f"\n{ended[-1]}", flush=True)
-        # Before more minutes are spent.
-        if status and part.nodes is Nodes.NONE:
-            break
     print("\n".join(["", *ended]), flush=True)
-    if alone and any(part.nodes in (Nodes.FRESH, Nodes.SHARED) for part in parts):
+    if shared and alone:
         name = shared_testbed(ROOT).name
         print(f"\nThe testbed is kept for the next call; make testbed-down TESTBED={name} removes it.")
     return int(failed)

@@ -15,11 +15,12 @@ import pytest
 from testinfra.host import Host
 
 from tests.connections import Inventory
+from tests.stacks import port_variables
 
 ROOT = Path(__file__).resolve().parents[2]
 Answer = TypeVar("Answer")
 
-_inventory = Inventory(ROOT, os.environ)
+_inventory = Inventory(ROOT, os.environ, port_variables())
 #: What takes long is asked of all nodes at once, and of each two things at a time.
 _threads: dict[str, ThreadPoolExecutor] = defaultdict(lambda: ThreadPoolExecutor(max_workers=2))
 
@@ -59,6 +60,16 @@ def master() -> str:
 def node(name: str) -> Host:
     """Return testinfra's view of one node, by Ansible's own connection settings."""
     return _inventory.node(name)
+
+
+def connect() -> None:
+    """Log in to all nodes at once, as two that log in to one node at the same time get a connection each.
+
+    A node that can't be logged in to fails the tests that ask it.
+    """
+    with ThreadPoolExecutor() as threads:
+        for name in groups()["cluster"]:
+            threads.submit(node(name).run, "true")
 
 
 def no_more_questions() -> None:

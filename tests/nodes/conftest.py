@@ -20,6 +20,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marks; testinfra reads ansible.cfg from the working directory."""
     config.addinivalue_line("markers", "on(group): run on every node of this group")
     config.addinivalue_line("markers", "asks(question, ...): what of it is asked of all nodes beforehand")
+    config.addinivalue_line("markers", "declares(kind): run on every node for which a stack declares such")
     config.addinivalue_line("markers", "stack(name): only where this stack is installed")
     config.addinivalue_line("markers", "role(name): only where an installed stack stands on this role")
     os.chdir(Path(__file__).resolve().parents[2])
@@ -32,7 +33,7 @@ def pytest_sessionfinish() -> None:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Run a test that asks for `name` on every node of its group."""
-    if "name" in metafunc.fixturenames:
+    if "name" in metafunc.fixturenames and not metafunc.definition.get_closest_marker("declares"):
         mark = metafunc.definition.get_closest_marker("on")
         metafunc.parametrize(
             "name", list(cluster.groups()[mark.args[0] if mark else "cluster"]), scope="session"
@@ -54,7 +55,8 @@ def testbed() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def begun(request: pytest.FixtureRequest) -> None:
-    """Ask what takes long before the first test."""
+    """Log in to every node, and ask what takes long, before the first test."""
+    cluster.connect()
     for item in request.session.items:
         if lacking(item) is None:
             for mark in item.iter_markers("asks"):

@@ -1,4 +1,4 @@
-"""What tests ask of a node in several places, once."""
+"""What several tests want to know of a node: what is declared for it, and what it was asked, once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,12 @@ import ast
 import dataclasses
 import functools
 
+from jinja2 import Environment, StrictUndefined
+
 from tests.nodes import cluster
+from tests.stacks import OnNode, declared
+
+_TEMPLATES = Environment(undefined=StrictUndefined)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,3 +61,19 @@ def usable_cores(name: str) -> list[int]:
     """Cores that a login on this node may use."""
     program = "import os; print(sorted(os.sched_getaffinity(0)))"
     return list(ast.literal_eval(cluster.node(name).check_output(f"python3 -c '{program}'")))
+
+
+def on_node(name: str, stack: str) -> list[OnNode]:
+    """What a stack declares for a node: one for each of the node's groups."""
+    by_group = {"master": declared()[stack].master, "workers": declared()[stack].workers}
+    return [found for group, found in by_group.items() if name in cluster.groups()[group]]
+
+
+def ports(name: str, stack: str) -> list[int]:
+    """TCP ports that a stack declares for a node, where the inventory has them."""
+    variables = cluster.variables(name)
+    return [
+        int(variables.get(port.port) or _TEMPLATES.from_string(str(port.default)).render(variables))
+        for found in on_node(name, stack)
+        for port in found.ports
+    ]
