@@ -13,12 +13,16 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class Port(BaseModel):
-    """A TCP port: the variable that may move it, and where it is else (a number, or a template)."""
+    """A TCP port: the variable that may move it, and where it is else."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     port: str
-    default: int | str
+    default: int
+    #: Variables that mean another default where they are true.
+    moved_by: dict[str, int] = {}
+    #: On the loopback address instead of the cluster's.
+    local: bool = False
 
 
 class OnNode(BaseModel):
@@ -41,6 +45,8 @@ class Declared(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    #: Roles whose task files its own call.
+    calls: list[str] = []
     master: OnNode = OnNode()
     workers: OnNode = OnNode()
 
@@ -63,4 +69,4 @@ def declared() -> dict[str, Declared]:
 def port_variables() -> list[str]:
     """Variables that may move a stack's ports."""
     groups = [group for stack in declared().values() for group in (stack.master, stack.workers)]
-    return sorted({port.port for group in groups for port in group.ports})
+    return sorted({name for group in groups for port in group.ports for name in (port.port, *port.moved_by)})

@@ -6,12 +6,8 @@ import ast
 import dataclasses
 import functools
 
-from jinja2 import Environment, StrictUndefined
-
 from tests.nodes import cluster
-from tests.stacks import OnNode, declared
-
-_TEMPLATES = Environment(undefined=StrictUndefined)
+from tests.stacks import OnNode, Port, declared
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,11 +65,16 @@ def on_node(name: str, stack: str) -> list[OnNode]:
     return [found for group, found in by_group.items() if name in cluster.groups()[group]]
 
 
-def ports(name: str, stack: str) -> list[int]:
-    """TCP ports that a stack declares for a node, where the inventory has them."""
+def ports(name: str, stack: str) -> dict[int, Port]:
+    """TCP ports that a stack declares for a node, by where the inventory has them."""
     variables = cluster.variables(name)
-    return [
-        int(variables.get(port.port) or _TEMPLATES.from_string(str(port.default)).render(variables))
-        for found in on_node(name, stack)
-        for port in found.ports
-    ]
+    found = {}
+    for port in (port for each in on_node(name, stack) for port in each.ports):
+        usual = [number for moved, number in port.moved_by.items() if is_true(variables.get(moved))]
+        found[int(variables.get(port.port) or [*usual, port.default][0])] = port
+    return found
+
+
+def is_true(value: object) -> bool:
+    """Whether a variable is true, as Ansible's filter `bool` has it."""
+    return str(value).lower() in ("true", "yes", "on", "1")

@@ -73,5 +73,6 @@ def test_declared_files_are_there(node: Host, name: str, stack: str) -> None:
 @pytest.mark.declares("ports")
 def test_listens_on_declared_ports(name: str, stack: str) -> None:
     address = cluster.variables(name)["cluster_address"]
-    for port in ports(name, stack):
-        assert set(listening(name, port)) & {address, *EVERYWHERE}, port
+    for number, port in ports(name, stack).items():
+        found = set(listening(name, number))
+        assert found == {"127.0.0.1"} if port.local else found & {address, *EVERYWHERE}, port
