@@ -43,25 +43,26 @@ def on_all_cores(*arguments: str) -> Command:
 NOT_WIDE = ("-m", "not wide")
 WIDE = ("-m", "wide")
 
-#: What takes long among the tests without nodes.
-SLOW = (
-    "tests/unit/experiments/test_watch.py",
-    "tests/unit/training/test_kills.py",
-)
+#: tests/unit/conftest.py says what is slow.
+FAST = ("-m", "not wide and not slow")
 
 UNIT = (
     # The roles' tests come apart: Ansible's modules patch the interpreter in a way that torch does not bear.
-    Part("roles", "the roles' modules and scripts", (on_all_cores("tests/unit/roles"),)),
     Part(
-        "fast",
-        "training, experiments and Determined's client, but for what takes long",
-        (on_all_cores("tests/unit", "--ignore=tests/unit/roles", *(f"--ignore={path}" for path in SLOW)),),
+        "roles",
+        "the roles' modules and scripts, but for what starts Ansible",
+        (on_all_cores(*FAST, "tests/unit/roles"),),
+    ),
+    Part(
+        "rest",
+        "training, experiments and Determined's client, but for what starts ranks, browsers or whole matrices",
+        (on_all_cores(*FAST, "tests/unit", "--ignore=tests/unit/roles"),),
     ),
 )
 
 TEST = (
     Part("lint", "style and types", (("tests/lint",),)),
-    UNIT[0],
+    Part("roles", "the roles' modules and scripts", (on_all_cores(*NOT_WIDE, "tests/unit/roles"),)),
     Part(
         "experiments",
         "planning, records, figures, reports and screens, on made-up runs; this table",

@@ -9,6 +9,7 @@ import pytest
 
 from tests.parts import VERBS, Part
 from tests.stacks import ROOT
+from tests.unit.conftest import SLOW_MODULES
 
 
 def run(verb: str, only: str) -> subprocess.CompletedProcess[str]:
@@ -45,6 +46,11 @@ def test_parts_name_tests_that_are_there(part: Part) -> None:
     ]
     assert named
     assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_what_is_called_slow_is_there() -> None:
+    modules = {path.stem for path in (ROOT / "tests" / "unit").rglob("test_*.py")}
+    assert modules >= SLOW_MODULES
 
 
 def test_every_end_to_end_test_is_in_a_part() -> None:
