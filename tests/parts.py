@@ -55,7 +55,7 @@ UNIT = (
     ),
     Part(
         "rest",
-        "training, experiments and Determined's client, but for what starts ranks, browsers or whole matrices",
+        "training, experiments and Determined's client, but for what starts ranks, browsers or matrices",
         (on_all_cores(*FAST, "tests/unit", "--ignore=tests/unit/roles"),),
     ),
 )
@@ -67,7 +67,15 @@ TEST = (
         "experiments",
         "planning, records, figures, reports and screens, on made-up runs; this table",
         # First a browser, in which the report is looked at.
-        (("tests/browser",), on_all_cores(*NOT_WIDE, "tests/unit/experiments", "tests/unit/test_parts.py")),
+        (
+            ("tests/browser",),
+            on_all_cores(
+                *NOT_WIDE,
+                "tests/unit/experiments",
+                "tests/unit/test_parts.py",
+                "tests/unit/test_connections.py",
+            ),
+        ),
     ),
     Part(
         "training",

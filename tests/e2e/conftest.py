@@ -56,7 +56,7 @@ def provisioned(testbed: Testbed) -> Testbed:
             provision(testbed)
             testbed.node("master", f"printf %s {wanted} > {STAMP}")
         testbed.node("master", "rm -rf /srv/trainbed/shared/runs/*")
-        for folder in (testbed.root / "results").iterdir():
+        for folder in (testbed.root / "results").glob("*"):
             if folder.name not in ("provisioning", "quick"):
                 shutil.rmtree(folder)
     elif not (testbed.root / "results" / "provisioning").exists():
