@@ -15,8 +15,9 @@ from typing import Any, Final
 
 import yaml
 
+from experiments.cluster.declarations import Declaration
 from tests.connections import Inventory
-from tests.stacks import Declared, declared
+from tests.stacks import declared
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SHARED: Final = "/srv/trainbed/shared"
@@ -97,7 +98,7 @@ class Bench:
         return self.installed[0]
 
     @property
-    def declared(self) -> Declared:
+    def declared(self) -> Declaration:
         """What the stack's role says that it puts on nodes."""
         return declared()[self.stack]
 

@@ -61,8 +61,8 @@ def test_login_is_an_ordinary_user_with_sudo(testbed: Testbed) -> None:
 
 
 def test_a_changed_host_key_is_refused(testbed: Testbed) -> None:
-    testbed.node(
-        "worker1",
+    machine = testbed.machine("worker1")
+    machine.console(
         "cd /etc/ssh && mv ssh_host_ed25519_key k && mv ssh_host_ed25519_key.pub k.pub && "
         "ssh-keygen -q -t ed25519 -N '' -f ssh_host_ed25519_key && systemctl restart ssh",
     )
@@ -81,13 +81,13 @@ def test_a_changed_host_key_is_refused(testbed: Testbed) -> None:
             "Host key verification failed" in refused.output or "IDENTIFICATION HAS CHANGED" in refused.output
         )
     finally:
-        testbed.node("worker1", "/usr/local/sbin/testbed-settings && systemctl restart ssh")
+        machine.console("/usr/local/sbin/testbed-settings && systemctl restart ssh")
     testbed.ansible("worker1", "true")
 
 
 def test_half_made_and_stopped_nodes_are_mended(testbed: Testbed) -> None:
-    testbed.run("docker", "rm", "--force", f"{testbed.name}-worker2")
-    testbed.run("docker", "kill", f"{testbed.name}-worker1")
+    testbed.machine("worker2").remove()
+    testbed.machine("worker1").pull_the_plug()
     testbed.make("testbed")
     testbed.ansible("cluster", "systemctl is-system-running")
 
@@ -115,11 +115,11 @@ def test_preflight_says_everything_that_is_wrong_at_once(testbed: Testbed) -> No
 
 def test_preflight_names_a_node_that_cannot_be_reached_and_a_loopback_name(testbed: Testbed) -> None:
     testbed.node("worker1", "cp /etc/hosts /root/hosts && echo '127.0.1.1 worker1' > /etc/hosts")
-    testbed.run("docker", "stop", "--time", "20", f"{testbed.name}-worker2")
+    testbed.machine("worker2").power_off()
     try:
         done = testbed.playbook("provision", check=False, ANSIBLE_TIMEOUT="5")
     finally:
-        testbed.run("docker", "start", f"{testbed.name}-worker2")
+        testbed.machine("worker2").power_on()
         testbed.node("worker1", "cp /root/hosts /etc/hosts && rm /root/hosts")
     text = re.sub(r"\s+", " ", done.output)
     assert done.code != 0
@@ -356,7 +356,7 @@ def test_a_killed_rank_is_named_in_the_record(testbed: Testbed) -> None:
 
 def test_services_pinning_and_names_survive_a_restart(testbed: Testbed) -> None:
     for node in NODES:
-        testbed.run("docker", "restart", "--time", "20", f"{testbed.name}-{node}")
+        testbed.machine(node).restart()
     wait_for(
         "nodes answer",
         lambda: testbed.run("ansible", "cluster", "-m", "ansible.builtin.ping", check=False).code == 0,
@@ -396,7 +396,7 @@ def test_a_link_rate_holds_also_after_a_restart(testbed: Testbed) -> None:
     assert record["specification"]["conditions"]["link_rate"] == "100mbit"
     assert record["environment"]["link"]["configured"] == "100mbit"
     assert 50 < record["environment"]["link"]["measured_mbit"] < 110
-    testbed.run("docker", "restart", "--time", "20", f"{testbed.name}-worker1")
+    testbed.machine("worker1").restart()
     wait_for(
         "worker1 runs",
         lambda: "running" in testbed.node("worker1", "systemctl is-system-running", check=False).output,
