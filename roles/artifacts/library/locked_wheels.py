@@ -1,24 +1,8 @@
-#!/usr/bin/python3
-"""Fetch a locked environment into a directory of the artifact store, as wheels, once.
-
-Runs on the master with the distribution's own Python. Wheels are made by pip from the lock with its hashes
-checked; the directory appears whole (made beside, then renamed) and holds, beside the wheels:
-
-    requirements.txt   for every wheel name==version and the SHA-256 of what was fetched or built
-    DIGEST             SHA-256 over the Python version and requirements.txt: the name of the environment
-    fetched.json       which index torch came from, without credentials
-    extra/             wheels that are no part of the environment: the installer, the reviews' package
-
-TORCH_INDEX in the environment (it may hold credentials) is the index asked where pip's own settings have
-no such build of torch.
-
-Prints one JSON object. Exit status 3: a wheel cannot be had; the last line on stderr
-says which, and what to do.
-"""
+#!/usr/bin/python
+"""Ansible module: a locked environment as wheels in a directory of the store, fetched once."""
 
 from __future__ import annotations
 
-import argparse
 import fcntl
 import hashlib
 import json
@@ -31,6 +15,52 @@ import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+---
+module: locked_wheels
+short_description: Fetch a locked environment as wheels, once
+description:
+  - Runs on the master with the distribution's own Python. Wheels are made by pip from the lock with its
+    hashes checked.
+  - The directory appears whole (made beside, then renamed). Beside the wheels it holds C(requirements.txt),
+    for every wheel name==version and the SHA-256 of what was fetched or built; C(DIGEST), the SHA-256 over
+    the Python version and that file, which is the name of the environment; C(fetched.json), which says
+    without credentials what index torch came from; and C(extra/), wheels that are no part of the environment.
+  - C(TORCH_INDEX) in the environment of the task is the index that is asked where pip's own settings have no
+    such build of torch. It is no option, as it may hold credentials and options are shown.
+options:
+  cache: {description: Directory that holds one directory for each lock., type: path, required: true}
+  key: {description: Name of that directory., type: str, required: true}
+  state:
+    description: Whether it is fetched, or only looked for.
+    type: str
+    choices: [present, read]
+    required: true
+  lock: {description: "Requirements file with hashes, torch apart.", type: path}
+  torch: {description: "Torch's requirement, such as torch==2.13.0+cpu.", type: str}
+  extra: {description: "More requirements, kept apart in extra/.", type: list, elements: path, default: []}
+"""
+
+EXAMPLES = r"""
+- name: Fetch the wheels
+  locked_wheels:
+    cache: /var/cache/example
+    key: 0123456789abcdef
+    state: present
+    lock: /srv/example/lock.txt
+    torch: torch==2.13.0+cpu
+  environment:
+    TORCH_INDEX: https://download.pytorch.org/whl/cpu
+"""
+
+RETURN = r"""
+key: {description: Name of the directory., type: str, returned: always}
+digest: {description: "Name of the environment, empty for none.", type: str, returned: always}
+"""
 
 CHUNK = 1 << 20
 
@@ -138,12 +168,16 @@ def distribution(wheel: Path) -> tuple[str, str]:
     return re.sub(r"[-_.]+", "-", name).lower(), version.replace("%2B", "+")
 
 
-def fetch(arguments: argparse.Namespace, store: Path, log: Path) -> None:
-    """Fill `store`."""
+def fetch(asked: dict[str, Any], store: Path, log: Path) -> None:
+    """Fill `store`.
+
+    Raises:
+        Unavailable: something cannot be had.
+    """
     with tempfile.TemporaryDirectory() as scratch:
         environment = Path(scratch) / "venv"
         subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-        source = fetch_torch(environment, log, store, arguments.torch, os.environ["TORCH_INDEX"])
+        source = fetch_torch(environment, log, store, asked["torch"], os.environ["TORCH_INDEX"])
         if not pip(
             environment,
             log,
@@ -153,13 +187,13 @@ def fetch(arguments: argparse.Namespace, store: Path, log: Path) -> None:
             "--dest",
             str(store),
             "--requirement",
-            str(arguments.lock),
+            asked["lock"],
         ):
             raise Unavailable(
                 f"the locked environment cannot be fetched: {last_error(log)} (whole output: {log})"
             )
         build_sources(environment, log, store)
-        for extra in arguments.extra:
+        for extra in asked["extra"]:
             if not pip(
                 environment,
                 log,
@@ -169,9 +203,11 @@ def fetch(arguments: argparse.Namespace, store: Path, log: Path) -> None:
                 "--dest",
                 str(store / "extra"),
                 "--requirement",
-                str(extra),
+                extra,
             ):
-                raise Unavailable(f"{extra.stem} cannot be fetched: {last_error(log)} (whole output: {log})")
+                raise Unavailable(
+                    f"{Path(extra).stem} cannot be fetched: {last_error(log)} (whole output: {log})"
+                )
     wheels = sorted(store.glob("*.whl"))
     lines = []
     for wheel in wheels:
@@ -187,63 +223,58 @@ def fetch(arguments: argparse.Namespace, store: Path, log: Path) -> None:
     )
 
 
-def main() -> int:
-    """Entry point."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--lock", type=Path, required=True, help="requirements file with hashes, torch apart")
-    parser.add_argument("--torch", required=True, help="torch's requirement, e.g. torch==2.13.0+cpu")
-    parser.add_argument(
-        "--cache", type=Path, required=True, help="directory that holds one directory for each lock"
-    )
-    parser.add_argument(
-        "--extra", type=Path, action="append", default=[], help="more requirements, kept apart in extra/"
-    )
-    parser.add_argument("--check", action="store_true", help="only say whether something would be fetched")
-    arguments = parser.parse_args()
-    files = [arguments.lock, *arguments.extra]
-    if arguments.check and not all(file.is_file() for file in files):
-        print(json.dumps({"changed": True, "key": "", "digest": ""}))
-        return 0
-    texts = "\n".join(file.read_text(encoding="utf-8") for file in files)
-    key = hashlib.sha256(f"{sys.version_info[:2]}\n{arguments.torch}\n{texts}".encode()).hexdigest()[:16]
-    store = arguments.cache / key
-    changed = not (store / "DIGEST").is_file()
-    if arguments.check and changed:
-        print(json.dumps({"changed": True, "key": key, "digest": ""}))
-        return 0
-    arguments.cache.mkdir(parents=True, exist_ok=True)
-    with (arguments.cache / f"lock-{key}").open("w") as guard:
+def digest_of(store: Path) -> str:
+    """Name of the environment in a directory of the store; "" where it is not there."""
+    path = store / "DIGEST"
+    return path.read_text(encoding="ascii").strip() if path.is_file() else ""
+
+
+def fetch_once(asked: dict[str, Any]) -> bool:
+    """Fetch what the store lacks; whether it lacked it.
+
+    Raises:
+        Unavailable: something cannot be had.
+    """
+    cache, key = Path(asked["cache"]), asked["key"]
+    with (cache / f"lock-{key}").open("w") as guard:
         # A fetch whose caller was interrupted goes on: this one waits for what it leaves.
         fcntl.flock(guard, fcntl.LOCK_EX)
-        return fetch_once(arguments, key)
-
-
-def fetch_once(arguments: argparse.Namespace, key: str) -> int:
-    """Fetch what the store lacks and say what it has; the caller holds the lock."""
-    store = arguments.cache / key
-    changed = not (store / "DIGEST").is_file()
-    if changed:
+        if digest_of(cache / key):
+            return False
         # What an interrupted fetch left behind is not continued: it may be half of anything.
-        for leftover in arguments.cache.glob(f"{key}.*"):
+        for leftover in cache.glob(f"{key}.*"):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
-        log = arguments.cache / f"{key}.log"
-        draft = arguments.cache / f"{key}.draft"
-        draft.mkdir()
-        try:
-            fetch(arguments, draft, log)
-        except Unavailable as error:
-            print(without_credentials(str(error)), file=sys.stderr)
-            return 3
-        draft.rename(store)
-    print(
-        json.dumps(
-            {"changed": changed, "key": key, "digest": (store / "DIGEST").read_text(encoding="ascii").strip()}
-        )
+        draft = cache / f"{key}.draft"
+        draft.mkdir(parents=True)
+        fetch(asked, draft, cache / f"{key}.log")
+        draft.rename(cache / key)
+        return True
+
+
+def main() -> None:
+    """Entry point of the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "cache": {"type": "path", "required": True},
+            "key": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["present", "read"], "required": True},
+            "lock": {"type": "path"},
+            "torch": {"type": "str"},
+            "extra": {"type": "list", "elements": "path", "default": []},
+        },
+        required_if=[("state", "present", ["lock", "torch"])],
+        supports_check_mode=True,
     )
-    return 0
+    asked: dict[str, Any] = module.params
+    store = Path(asked["cache"]) / asked["key"]
+    changed = asked["state"] == "present" and not digest_of(store)
+    if changed and not module.check_mode:
+        try:
+            changed = fetch_once(asked)
+        except Unavailable as error:
+            module.fail_json(msg=without_credentials(str(error)))
+    module.exit_json(changed=changed, key=asked["key"], digest=digest_of(store))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
