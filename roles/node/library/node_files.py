@@ -6,6 +6,7 @@ from __future__ import annotations
 import grp
 import os
 import pwd
+import shutil
 import stat
 import tempfile
 from pathlib import Path
@@ -105,12 +106,12 @@ class Entry:
         elif self.state == "directory":
             self.path.mkdir(parents=True)
         else:
-            draft = self._draft()
+            draft = Path(tempfile.mkdtemp(dir=self.path.parent, prefix=".new-"))
             try:
-                draft.replace(self.path)
-            except OSError:
-                draft.unlink()
-                raise
+                self._write(draft / "new")
+                (draft / "new").replace(self.path)
+            finally:
+                shutil.rmtree(draft)
 
     def tighten(self) -> None:
         """Give it its owner, group and mode."""
@@ -121,18 +122,14 @@ class Entry:
         """What is there now, for a diff."""
         return self.path.read_bytes().decode(errors="replace") if self.path.is_file() else ""
 
-    def _draft(self) -> Path:
+    def _write(self, path: Path) -> None:
         if self.state == "link":
-            draft = Path(tempfile.mkdtemp(dir=self.path.parent, prefix=".new-"))
-            draft.rmdir()
-            draft.symlink_to(str(self.target))
-            return draft
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=".new-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(self.content)
-        os.chown(name, *self.ids())
-        Path(name).chmod(self.mode)
-        return Path(name)
+            path.symlink_to(str(self.target))
+            return
+        path.touch(mode=0o600)
+        path.write_bytes(self.content)
+        os.chown(path, *self.ids())
+        path.chmod(self.mode)
 
 
 def apply(module: AnsibleModule, entry: Entry) -> dict[str, str] | None:
