@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from tests.unit.roles.loading import ROOT, load
+from tests.unit.roles.loading import ROOT
 
 
 def played(entry: str, folder: Path, variables: dict[str, Any]) -> tuple[int, str]:
@@ -140,14 +140,3 @@ def test_where_a_node_noted_nothing_it_is_not_known_how_the_run_ended(tmp_path: 
     assert status != 0 and "It is not known how the run ended" in said
     assert not (tmp_path / "home" / "launch.json").exists()
     assert (tmp_path / "home" / "launcher.json").read_text() == "{ damaged"
-
-
-def test_a_secret_is_made_once_and_for_root_only(tmp_path: Path) -> None:
-    make = load("roles/runs/library/secret_file.py").make
-    path = tmp_path / "secret"
-    make(path, 18, "hex", "Tb1")
-    first = path.read_text()
-    assert re.fullmatch("Tb1[0-9a-f]{36}", first) and path.stat().st_mode & 0o777 == 0o600
-    (tmp_path / "secret.new").write_text("of one who was killed")
-    make(path, 32, "base64", "")
-    assert len(path.read_text()) == 44 and [file.name for file in tmp_path.iterdir()] == ["secret"]
