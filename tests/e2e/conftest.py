@@ -71,7 +71,7 @@ def measured(provisioned: Testbed) -> Testbed:
     quick = provisioned.root / "results" / "quick"
     if kept() or not quick.exists():
         provisioned.make("matrix")  # Goes on with a campaign of the same code, or begins a new one.
-        *others, _newest = sorted(path for path in quick.iterdir() if path.is_dir())
+        *others, _newest = sorted(quick.glob("[0-9]*"))
         for campaign in others:
             shutil.rmtree(campaign)
         provisioned.make("report")
