@@ -57,7 +57,6 @@ class OnNode(_Part):
 class Declaration(_Part):
     """meta/stack.yml of a stack's role."""
 
-    calls: list[Text] = []  # roles whose tasks its own tasks call
     master: OnNode = OnNode()
     workers: OnNode = OnNode()
 

@@ -43,20 +43,30 @@ def tasks(found: Any) -> Iterator[dict[str, Any]]:
             yield from tasks(task.get(part))
 
 
+def library(role: str) -> Path:
+    """The folder of a role's modules."""
+    return ROOT / "roles" / role / "library"
+
+
 @pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
 def test_roles_declare_the_roles_that_they_call(role: Path) -> None:
     meta = role / "meta" / "main.yml"
     text = meta.read_text(encoding="utf-8") if meta.is_file() else ""
     dependencies = [each["role"] for each in (yaml.safe_load(text) or {}).get("dependencies", [])]
     declared = {match["role"] for match in readmes.CALL.finditer(text)} | set(dependencies)
-    called, modules = set(), set()
+    called: set[str] = set()
+    modules: set[str] = set()
     for path in (role / "tasks").glob("*.yml"):
         for task in tasks(yaml.safe_load(path.read_text(encoding="utf-8"))):
             for action in ("include_role", "import_role"):
                 if name := (task.get(f"ansible.builtin.{action}") or {}).get("name"):
                     called.add(re.sub(r"\W", "", name) if "{{" not in name else "{stack}")
             modules |= task.keys()
-    lent = {"node"} if modules & {path.stem for path in (ROOT / "roles/node/library").glob("*.py")} else set()
+    lent = {
+        lender
+        for lender in ("node", "runs")
+        if modules & {path.stem for path in library(lender).glob("*.py")}
+    }
     assert declared - {role.name} == (called | lent) - {role.name}
     for each in declared - {"{stack}"}:
         assert (ROOT / "roles" / each).is_dir()
