@@ -51,11 +51,11 @@ def launching_digest(root: Path, stacks: Sequence[str]) -> str:
     sha = hashlib.sha256()
     for path in [root / "playbooks" / "run.yml", *files]:
         name = path.relative_to(root)
-        if path.is_file() and path.parts[-2:] != FACTS.parts and not _is_left_over(name):
+        if path.is_file() and path.parts[-2:] != FACTS.parts and not _is_byproduct(name):
             sha.update(f"{name.as_posix()} {file_sha256(path)}\n".encode())
     return sha.hexdigest()
 
 
-def _is_left_over(name: Path) -> bool:
+def _is_byproduct(name: Path) -> bool:
     compiled = "__pycache__" in name.parts or name.suffix == ".pyc"
     return compiled or name.name.endswith("~") or any(part.startswith(".") for part in name.parts)
