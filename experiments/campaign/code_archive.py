@@ -78,11 +78,11 @@ def launching_digest(root: Path, stacks: Sequence[str]) -> str:
     playbooks = root / "playbooks"
     for folder, path in [(playbooks, playbooks / "run.yml"), *files]:
         name = Path(folder.name) / path.relative_to(folder)
-        if path.is_file() and not _is_left_over(name):
+        if path.is_file() and not _is_byproduct(name):
             sha.update(f"{name.as_posix()} {file_sha256(path)}\n".encode())
     return sha.hexdigest()
 
 
-def _is_left_over(name: Path) -> bool:
+def _is_byproduct(name: Path) -> bool:
     compiled = "__pycache__" in name.parts or name.suffix == ".pyc"
     return compiled or name.name.endswith("~") or any(part.startswith(".") for part in name.parts)

@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.cluster.abilities import why_no_conditions
 from experiments.cluster.description import Cluster
-from experiments.matrix.model import Matrix, run_fields
+from experiments.matrix.model import Matrix
 from experiments.matrix.seeds import WARM_UP_SEEDS
-from experiments.matrix.workers import why_not_shared, with_share
+from experiments.matrix.specification import ClusterDefaults, make_specification
+from experiments.matrix.workers import why_not_shared
 from experiments.util.errors import UserError
 from training.spec import RunSpec, explain
 
@@ -134,21 +135,8 @@ def _warm_up(runs: Iterable[PlannedRun]) -> PlannedRun:
 
 
 def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data_digest: str) -> PlannedRun:
-    work, conditions = run_fields(matrix, combination)
-    # What the matrix leaves open, the cluster decides; what it asks for, the cluster must have.
-    work.setdefault("slots_per_worker", cluster.slots_per_worker)
-    if cluster.threads is not None:
-        conditions.setdefault("threads", cluster.threads)
-    conditions.setdefault("pinning", cluster.pinning)
-    conditions.setdefault("device", cluster.device)
-    conditions.setdefault("link_rate", cluster.link.configured)
-    content = {
-        "stack": combination["stack"],
-        "work": {**with_share(work), "data": matrix.data, "data_digest": data_digest},
-        "conditions": conditions,
-    }
     try:
-        specification = RunSpec.model_validate(content)
+        specification = make_specification(matrix, combination, data_digest, _defaults(cluster))
     except ValidationError as error:
         run = ", ".join(f"{name}={value}" for name, value in combination.items())
         raise UserError(explain(error, f"On this cluster the matrix {matrix.name} (with {run})")) from error
@@ -156,8 +144,17 @@ def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data
         run_id=specification.run_id,
         axes=combination,
         specification=specification,
-        cannot_run=matrix.excluded(combination) or why_not_shared(work) or why_not(specification, cluster),
+        cannot_run=matrix.excluded(combination)
+        or why_not_shared(matrix.global_batch(combination), specification.work.world_size)
+        or why_not(specification, cluster),
     )
+
+
+def _defaults(cluster: Cluster) -> ClusterDefaults:
+    """What the matrix leaves open, the cluster decides; what it asks for, the cluster must have."""
+    conditions = {"pinning": cluster.pinning, "device": cluster.device, "link_rate": cluster.link.configured}
+    threads = {} if cluster.threads is None else {"threads": cluster.threads}
+    return ClusterDefaults(cluster.slots_per_worker, conditions | threads)
 
 
 def why_not(specification: RunSpec, cluster: Cluster) -> str | None:

@@ -10,7 +10,7 @@ from pydantic import RootModel, ValidationError
 
 from experiments.cluster.stack_folders import role_of
 from experiments.util.errors import UserError
-from training.spec import LATER, Conditions, explain
+from training.spec import Conditions, explain
 
 DECLARED: Final = "meta/conditions.yml"
 OF_THE_STACK: Final = ("runtime", "launcher", "tokenizing")  # conditions that a stack must know how to give
@@ -27,9 +27,12 @@ def why_no_conditions(stack: str, conditions: Conditions, roles: Path | None = N
     Raises:
         UserError: what the stack declares can't be read.
     """
-    asked = {name: getattr(conditions, name) for name in OF_THE_STACK}
+    usual = Conditions()
+    requested = {name: getattr(conditions, name) for name in OF_THE_STACK}
     unusual = {
-        name: value for name, value in asked.items() if value not in (LATER[name], OF_TRAINING.get(name))
+        name: value
+        for name, value in requested.items()
+        if value not in (getattr(usual, name), OF_TRAINING.get(name))
     }
     role = role_of(stack) if roles is None else roles / stack
     declared = _declared(role / DECLARED) if unusual else {}

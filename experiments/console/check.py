@@ -43,9 +43,9 @@ def faults_of(folder: Path) -> Iterator[str]:
     for run in campaign.file.plan:
         for attempt in campaign.attempts(run.run_id):
             if not attempt.recorded:
-                left = attempt.left_behind  # else its controller lives, and will record it
-                what = "; the next `run` records it as interrupted" if left else " yet: its run is under way"
-                yield f"{attempt.folder} has no record{what}."
+                # Else its controller is alive and will record it.
+                why = "; the next `run` records it as interrupted" if attempt.abandoned else ": it is running"
+                yield f"{attempt.folder} has no record{why}."
                 continue
             try:
                 record = read_record(attempt.folder / RECORD)
@@ -72,7 +72,7 @@ def judged_or_none(folder: Path) -> Judged | None:
 def _campaign_faults(campaign: Campaign) -> Iterator[str]:
     file = campaign.file
     if not campaign.archive.is_file():
-        yield f"{campaign.archive} is missing: the code that was run is not at hand any more."
+        yield f"{campaign.archive} is missing: the code that was run is lost."
     elif file_sha256(campaign.archive) != file.identity.code:
         yield f"{campaign.archive} is not the code that the campaign names (its digest differs)."
     if (file.matrix, file.name) != (campaign.folder.parent.name, campaign.folder.name):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cluster.quiet import NodeSeen, QuietLimits, disturbances, look
+from experiments.cluster.quiet import NodeLoad, QuietLimits, disturbances, look
 from tests.unit.experiments.made_up_workplace import Workplace
 
 LIMITS = {
@@ -39,7 +39,7 @@ SHELL = ["bash", "-c"]
 )
 def test_what_is_over_its_limit_is_named(seen: dict[str, object], said: list[str]) -> None:
     limits = QuietLimits.model_validate(LIMITS)
-    assert disturbances({"n": NodeSeen.model_validate(seen)}, limits) == said
+    assert disturbances({"n": NodeLoad.model_validate(seen)}, limits) == said
 
 
 def test_a_process_that_takes_a_core_is_seen_on_a_real_machine() -> None:
