@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-#: Fixtures that start ranks or a browser.
-STARTERS = {"browser", "ranks", "whole"}
+#: Fixtures that start ranks, a browser, or the command that runs a matrix.
+STARTERS = {"browser", "ranks", "whole", "workplace"}
 #: Modules that start ansible-playbook, the matrix's command or torch's ranks by themselves, or ask mirrors.
 SLOW_MODULES = {
     "test_campaign_loop",
