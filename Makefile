@@ -3,6 +3,7 @@
 SHELL := /bin/sh
 MATRIX ?= quick
 VARIANT ?= cpu
+STACK ?=
 ARGS ?=
 ONLY ?=
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
@@ -11,7 +12,7 @@ in = env="$$(requirements/bootstrap $(1))" && PATH="$$env/bin:$$PATH" && export 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test test-wide testbed testbed-down provision verify plan matrix watch report compare bench gpu-check lock lint clean
+.PHONY: help demo unit test test-wide testbed testbed-down provision verify plan matrix watch conformance report compare bench gpu-check lock lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +41,9 @@ provision: ## set up the cluster of the inventory (determined_packages=DIR where
 
 verify: ## prove the state of the nodes (testinfra); what was found is kept in results/verify, as JUnit's XML
 	@$(call in,controller) python -m pytest tests/nodes --verbose --junitxml="results/verify/$$(date -u +%Y%m%dT%H%M%SZ).xml" $(ARGS)
+
+conformance: ## what every stack must do: equal weights, recorded faults, nothing left running (STACK=name)
+	@$(call in,controller) python -m pytest tests/conformance --stack "$(STACK)" --verbose --junitxml="results/conformance/$(STACK).xml" $(ARGS)
 
 plan: ## show the runs of a matrix, and which cannot be run here
 	@$(call in,controller) python -m experiments plan "$(MATRIX)" $(ARGS)

@@ -165,8 +165,8 @@ def take_step(training: Training, global_batch: torch.Tensor) -> tuple[torch.Ten
     """One step of the optimiser on the reviews numbered `global_batch`.
 
     Returns the mean loss of this rank's reviews, a scalar, and its weight `share x ranks / batch`: 1 unless
-    the batch is uneven. The mean of the weighted losses over the ranks, which is what DDP makes of the
-    gradients, is the mean over the global batch.
+    the batch is uneven. The mean of the weighted losses over the ranks, which is what
+    DistributedDataParallel makes of the gradients, is the mean over the global batch.
     """
     session, phases = training.session, training.phases
     phases.begin("data")

@@ -65,7 +65,7 @@ def _fits(training: Training, size: int) -> bool:
         # Twice, with the first gradients kept: what accumulating them takes.
         for _ in range(2):
             logits = training.model(input_ids=tokens, attention_mask=torch.ones_like(tokens)).logits
-            # Not `backward`: DDP would send gradients to ranks that do not expect any.
+            # Not `backward`: DistributedDataParallel would send gradients to ranks that do not expect any.
             gradients.append(torch.autograd.grad(functional.cross_entropy(logits, labels), weights))
         if device.type == "cuda":
             torch.cuda.synchronize(device)

@@ -147,8 +147,9 @@ def resume(training: Training) -> int:
 
 
 def _settle_buckets(training: Training) -> None:
-    # DDP arranges the gradients anew after its first step, and with three ranks or more a gradient's place
-    # decides in which order it is summed. Throw-away passes bring them to where they were at the checkpoint.
+    # DistributedDataParallel arranges the gradients anew after its first step, and with three ranks or more a
+    # gradient's place decides in which order it is summed. Throw-away passes bring them to where they were at
+    # the checkpoint.
     if training.replica is training.model:
         return
     first = torch.zeros(1, dtype=torch.int64)

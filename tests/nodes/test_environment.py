@@ -9,12 +9,15 @@ from testinfra.backend.base import CommandResult
 from testinfra.host import Host
 
 from tests.nodes import cluster
+from tests.stacks import ROOT
 
+#: The packages that the environment is asked for, but for those that are imported by another name.
+WANTED = (ROOT / "roles/python_env/files/locks/environment.in").read_text(encoding="utf-8").splitlines()
+PACKAGES = [
+    line.partition("=")[0] for line in WANTED if line and not line.startswith("#") and "-" not in line
+]
 #: What torch was built with comes first: it is known also where something else can't be imported.
-IMPORTS = (
-    "import torch; print(torch.version.cuda); "
-    "import transformers, datasets, pyspark, determined; print(torch.__version__)"
-)
+IMPORTS = f"import torch; print(torch.version.cuda); import {', '.join(PACKAGES)}; print(torch.__version__)"
 
 
 @cluster.question("cluster")

@@ -3,7 +3,7 @@
 With one rank there is no process group, and nothing to do.
 """
 
-# No `from __future__ import annotations` here: DDP wants a hook's annotations to be the types themselves.
+# No `from __future__ import annotations` here: PyTorch wants a hook's annotations to be the types themselves.
 
 import gc
 from collections.abc import Callable
@@ -53,7 +53,7 @@ def leave(session: Session) -> None:
     gives the lock up.
     """
     if session.world_size > 1:
-        gc.collect()  # DDP's wrapper is part of reference cycles
+        gc.collect()  # DistributedDataParallel's wrapper is part of reference cycles
         dist.destroy_process_group()
 
 
@@ -150,10 +150,10 @@ def timed_allreduce(
     on_last_bucket: Callable[[], None],
     bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch re-exports it where mypy can't see
 ) -> torch.futures.Future[torch.Tensor]:
-    """What DDP does with a bucket of gradients anyway, bit for bit.
+    """What DistributedDataParallel does with a bucket of gradients anyway, bit for bit.
 
-    (The hook that comes with PyTorch divides by the world size where DDP itself multiplies by the reciprocal:
-    with three ranks that is another last bit.)
+    (The hook that comes with PyTorch divides by the world size, where DistributedDataParallel itself
+    multiplies by the reciprocal: with three ranks that is another last bit.)
     """
     if bucket.is_last():
         on_last_bucket()
@@ -180,4 +180,4 @@ def timed_bf16_allreduce(
 
 
 HOOKS: Final = {"allreduce": timed_allreduce, "bf16": timed_bf16_allreduce}
-"""What DDP does with gradients, by the work's `gradient_sync`."""
+"""What DistributedDataParallel does with gradients, by the work's `gradient_sync`."""
