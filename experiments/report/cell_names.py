@@ -27,7 +27,7 @@ def envelope(found: Sequence[Ratio]) -> tuple[float, float]:
 
 
 def named(group: Sequence[Cell], among: Sequence[Cell]) -> str:
-    """A stack with its number of workers, and whatever else tells these cells from the others that are spoken of."""
+    """A stack with its number of workers, and whatever else tells these cells from the others."""
     return f"{group[0].stack} with {listed([counted(group[0].workers, 'worker'), *_apart(group, among)])}"
 
 

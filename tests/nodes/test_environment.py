@@ -11,7 +11,7 @@ from testinfra.host import Host
 from tests.nodes import cluster
 from tests.stacks import ROOT
 
-#: The packages that the environment is asked for, but for those that are imported by another name.
+#: The packages that the environment is asked for, but for those with another name in Python.
 WANTED = (ROOT / "roles/python_env/files/locks/environment.in").read_text(encoding="utf-8").splitlines()
 PACKAGES = [
     line.partition("=")[0] for line in WANTED if line and not line.startswith("#") and "-" not in line
