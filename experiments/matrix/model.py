@@ -60,9 +60,7 @@ class Matrix(BaseModel):
     exclude: list[Exclusion] = Field(default_factory=list)
     order: Order = Order()
     ladders: list[Ladder] = Field(default_factory=list)
-    together: list[list[int]] = Field(
-        default_factory=list
-    )  # seeds whose runs start together, all else equal
+    together: list[list[int]] = Field(default_factory=list)  # seeds whose runs start together, all else equal
 
     _folder: Path = PrivateAttr(default=Path())
 
