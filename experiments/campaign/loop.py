@@ -120,7 +120,7 @@ class _Loop:
         todo = self._unfinished(possible)
         done = len(possible) - len(todo)
         if done:
-            self._screen.line(f"{done} of {len(possible)} runs are already done.")
+            self._screen.line(f"{done} of {len(possible)} runs are done already.")
         at, order = done, self._with_warm_ups(plan, todo)
         note.begins(self._campaign.file.name, selected, order)
         groups = self._groups(order)

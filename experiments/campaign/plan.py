@@ -1,4 +1,4 @@
-"""The plan: which runs of a matrix, in which order, and which of them this cluster can't run and why."""
+"""The plan: the runs of a matrix in their order, and why this cluster can't run some of them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PlannedRun(BaseModel):
     warm_up: bool = False  # recorded, and never counted
     # Other axes that come to the same run on this cluster, such as its own number of threads, written out.
     also: list[dict[str, Any]] = Field(default_factory=list)
-    # The runs that begin at once as users of one cluster, this one among them; empty: it is made alone.
+    # The runs that start together as users of one cluster, this one among them; empty: it is made alone.
     together: list[str] = Field(default_factory=list)
 
     @property
@@ -47,7 +47,7 @@ def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[Planne
     Block by block (the runs of one seed on one setting of the cluster, such as its link rate), each in the
     matrix's arrangement; before a stack's first run in a block comes its warm-up, if the matrix has any.
 
-    Runs that begin at once are of one block, and follow one another.
+    Runs that start together are of one block, and follow one another.
 
     Raises:
         UserError: with as many workers as the cluster has, a run of `workers: all` is not valid.
@@ -83,7 +83,7 @@ def _add(runs: list[PlannedRun], run: PlannedRun) -> None:
 
 
 def _with_partners(runs: Sequence[PlannedRun], first_seed: dict[int, int]) -> list[PlannedRun]:
-    """The runs of a block in their order, but those that begin at once behind the first of them."""
+    """The runs of a block in their order, but those that start together right after the first of them."""
     groups: dict[str, list[PlannedRun]] = {}
     for run in runs:
         seed = first_seed.get(run.specification.work.seed)

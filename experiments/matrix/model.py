@@ -1,9 +1,9 @@
 """Matrices: which runs a campaign consists of, as a person writes them in YAML.
 
 A matrix has the data that is prepared once, `defaults` (fields of the work and of the conditions that are the
-same in every run), and `axes`, whose combinations are the runs; `rows` are runs besides, and `exclude` says
-which of all these are not made, and why. `order` says how they follow one another, `ladders` which cells the
-report holds against one another to say where an overhead comes from, `together` which runs begin at once.
+same in every run), and `axes`, whose combinations are the runs. `rows` are further runs; `exclude` says which
+of all these are not made, with the reason. `order` says how they follow one another, `ladders` which cells
+the report compares to say where an overhead comes from, `together` which runs start at the same moment.
 `workers: all` is 1, 2 and so on up to as many as the cluster has.
 """
 
@@ -60,7 +60,7 @@ class Matrix(BaseModel):
     exclude: list[Exclusion] = Field(default_factory=list)
     order: Order = Order()
     ladders: list[Ladder] = Field(default_factory=list)
-    together: list[list[int]] = Field(default_factory=list)  # seeds whose runs, all else equal, begin at once
+    together: list[list[int]] = Field(default_factory=list)  # seeds whose runs start together, all else equal
 
     _folder: Path = PrivateAttr(default=Path())
 

@@ -134,7 +134,7 @@ def read_references(content: Any) -> list[Reference]:
         raise UserError(explain(error, "What the inventory sets")) from error
 
 
-def references_in(folder: Path, begun_with: list[Reference]) -> list[Reference]:
+def references_in(folder: Path, initial: list[Reference]) -> list[Reference]:
     """The references for the campaign in `folder`: those of the newest command that resumed it.
 
     Raises:
@@ -144,7 +144,7 @@ def references_in(folder: Path, begun_with: list[Reference]) -> list[Reference]:
     try:
         return _Listed.model_validate_json(path.read_bytes()).references
     except FileNotFoundError:
-        return begun_with
+        return initial
     except ValidationError as error:
         raise UserError(
             f"{explain(error, str(path))} Delete it: the next `run` that resumes this campaign writes it "
@@ -152,14 +152,14 @@ def references_in(folder: Path, begun_with: list[Reference]) -> list[Reference]:
         ) from error
 
 
-def keep_references(folder: Path, begun_with: Sequence[Reference], newest: Sequence[Reference]) -> None:
+def keep_references(folder: Path, initial: Sequence[Reference], newest: Sequence[Reference]) -> None:
     """Writes the inventory's current references beside a campaign, if they are not those it has.
 
     campaign.json is written once, and a reference decides nothing about a run: so a changed one must neither
     start a new campaign nor wait for one.
     """
     path = folder / FILE
-    if path.exists() or _text(begun_with) != _text(newest):
+    if path.exists() or _text(initial) != _text(newest):
         write_whole(path, _text(newest))
 
 

@@ -144,7 +144,7 @@ class Prepared(Part):
 
 
 class ConcurrentStart(Part):
-    """The runs that began at the same moment because it was asked for: none of them was alone."""
+    """The runs that started at the same moment on request: none of them was alone."""
 
     why: Literal[
         "side by side", "users"
@@ -197,7 +197,7 @@ class Record(Part):
 
     @property
     def among_users(self) -> bool:
-        """Whether it began at once with the runs of other users, to be held against runs that are alone."""
+        """Whether it started together with other users' runs, to be compared with runs that are alone."""
         return self.together is not None and self.together.why == "users"
 
     @model_validator(mode="after")
