@@ -49,7 +49,8 @@ def test_roles_declare_the_roles_that_they_call(role: Path) -> None:
     text = meta.read_text(encoding="utf-8") if meta.is_file() else ""
     dependencies = [each["role"] for each in (yaml.safe_load(text) or {}).get("dependencies", [])]
     declared = {match["role"] for match in readmes.CALL.finditer(text)} | set(dependencies)
-    called, modules = set(), set()
+    called: set[str] = set()
+    modules: set[str] = set()
     for path in (role / "tasks").glob("*.yml"):
         for task in tasks(yaml.safe_load(path.read_text(encoding="utf-8"))):
             for action in ("include_role", "import_role"):

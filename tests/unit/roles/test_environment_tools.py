@@ -7,6 +7,7 @@ import hashlib
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -56,7 +57,7 @@ def test_a_changed_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> dict[str, str]:
+def asked(tmp_path: Path) -> dict[str, Any]:
     """Arguments of the module, for a lock of nothing."""
     lock = tmp_path / "lock.txt"
     lock.write_text("", encoding="utf-8")
@@ -71,7 +72,7 @@ def asked(tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_wheel_that_cannot_be_had_is_said_in_one_sentence(
-    asked: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TORCH_INDEX", "http://ada:s3kret@127.0.0.1:9/whl")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -86,7 +87,7 @@ def test_a_wheel_that_cannot_be_had_is_said_in_one_sentence(
     assert not list((tmp_path / "cache").glob("*/DIGEST"))
 
 
-def test_looking_and_asking_fetch_nothing(asked: dict[str, str], tmp_path: Path) -> None:
+def test_looking_and_asking_fetch_nothing(asked: dict[str, Any], tmp_path: Path) -> None:
     looked = call(wheels, **{**asked, "state": "read"})
     assert (looked["changed"], looked["digest"]) == (False, "")
     would = call(wheels, check=True, **asked)
@@ -94,7 +95,7 @@ def test_looking_and_asking_fetch_nothing(asked: dict[str, str], tmp_path: Path)
     assert not list((tmp_path / "cache").iterdir())
 
 
-def test_what_is_there_is_not_fetched_again(asked: dict[str, str], tmp_path: Path) -> None:
+def test_what_is_there_is_not_fetched_again(asked: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "cache" / "k").mkdir()
     (tmp_path / "cache" / "k" / "DIGEST").write_text("d1\n", encoding="ascii")
     found = call(wheels, **asked)
