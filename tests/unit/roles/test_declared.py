@@ -72,6 +72,14 @@ def test_roles_declare_the_roles_that_they_call(role: Path) -> None:
         assert (ROOT / "roles" / each).is_dir()
 
 
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_a_role_that_may_end_early_imports_no_other(role: Path) -> None:
+    texts = [path.read_text(encoding="utf-8") for path in (role / "tasks").glob("*.yml")]
+    if any("meta: end_role" in text for text in texts):
+        # Ansible skips the tasks of this role only, and begins again at the first one of another.
+        assert not any("import_role:" in text for text in texts)
+
+
 def test_few_tasks_are_shell_each_with_its_reason() -> None:
     found = {}
     for path in sorted((ROOT / "roles").glob("*/*/*.yml")):
