@@ -74,6 +74,7 @@ TEST = (
                 "tests/unit/experiments",
                 "tests/unit/test_parts.py",
                 "tests/unit/test_connections.py",
+                "tests/unit/test_stack_names.py",
             ),
         ),
     ),
@@ -88,12 +89,6 @@ TEST = (
         "the whole loop from nothing: nodes, provisioning, verifying, runs of every stack, the report",
         (pytest(*NOT_WIDE, "tests/e2e/test_loop.py"),),
         Nodes.FRESH,
-    ),
-    Part(
-        "determined",
-        "Determined's faults, its database and the way back from a dump",
-        (pytest(*NOT_WIDE, "tests/e2e/test_determined.py"),),
-        Nodes.SHARED,
     ),
     Part(
         "gpus",
@@ -148,7 +143,7 @@ TEST_WIDE = (
     ),
     Part(
         "determined",
-        "an experiment of Determined's that ends in an error",
+        "Determined's faults, its database and the way back from a dump",
         (pytest(*WIDE, "tests/e2e/test_determined.py"),),
         Nodes.SHARED,
     ),

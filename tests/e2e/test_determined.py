@@ -19,7 +19,7 @@ from tests.e2e.matrices import (
 )
 from tests.e2e.testbeds import Testbed, wait_for
 
-pytestmark = pytest.mark.usefixtures("provisioned")
+pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
 
 PSQL = "runuser --user postgres -- psql --quiet --tuples-only --no-align --dbname"
 DET = "DET_USER=trainbed DET_PASS=$(cat /etc/trainbed/determined/user-password) det"
@@ -51,7 +51,6 @@ def test_an_interrupted_experiment_is_ended(testbed: Testbed) -> None:
     wait_for("nothing runs", lambda: nothing_runs(testbed), 30)
 
 
-@pytest.mark.wide
 def test_an_experiment_in_error_has_a_record_with_its_reason(testbed: Testbed) -> None:
     matrix = matrix_of(testbed, "determined-killed", 300)
     # What the test before left there has the same name.

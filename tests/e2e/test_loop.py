@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from experiments.cluster.provisioning import Provisioning, parse
+from tests.e2e.conftest import provision
 from tests.e2e.matrices import (
     KILLED_ON_WORKER2,
     NODES,
@@ -25,7 +26,6 @@ from tests.e2e.matrices import (
     start_training,
 )
 from tests.e2e.testbeds import Done, Testbed, kill_group, wait_for
-from tests.standins.determined import packages
 
 STACKS, WORKERS = ("ddp", "spark", "determined"), (1, 2)  # of the quick matrix
 
@@ -93,7 +93,8 @@ def test_half_made_and_stopped_nodes_are_mended(testbed: Testbed) -> None:
 
 
 def test_check_mode_passes_on_fresh_nodes(testbed: Testbed) -> None:
-    testbed.make("provision", "ARGS=--check")
+    output = re.sub(r"\s+", " ", testbed.make("provision", "ARGS=--check").output)
+    assert "determined is left out: The packages of Determined are not in the store" in output
     assert testbed.node("master", "test -e /opt/trainbed", check=False).code == 1
 
 
@@ -132,14 +133,7 @@ def test_preflight_names_a_node_that_cannot_be_reached_and_a_loopback_name(testb
     )
 
 
-def test_provisions(testbed: Testbed) -> None:
-    output = re.sub(r"\s+", " ", testbed.make("provision").output)
-    assert "determined is left out: The packages of Determined are not in the store" in output
-
-
-def test_a_stack_that_cannot_be_had_is_a_row_with_its_reason(testbed: Testbed) -> None:
-    output = re.sub(r"[\s│]+", " ", testbed.make("plan").output)
-    assert output.count("determined is not on this cluster") == len(WORKERS)
+def test_a_required_stack_that_cannot_be_had_stops_before_anything_is_changed(testbed: Testbed) -> None:
     refused = testbed.make("provision", 'ARGS=-e \'{"stacks": ["ddp", "determined"]}\'', check=False)
     assert refused.code != 0
     said = re.sub(r"\s+", " ", refused.output)
@@ -153,9 +147,8 @@ def test_a_stack_that_cannot_be_had_is_a_row_with_its_reason(testbed: Testbed) -
     )
 
 
-def test_determined_is_installed_from_its_two_packages(testbed: Testbed) -> None:
-    folder = packages.build(testbed.root / "packages")
-    testbed.make("provision", f"determined_packages={folder}")
+def test_provisions_every_stack(testbed: Testbed) -> None:
+    provision(testbed)
 
 
 def test_second_provisioning_changes_nothing(testbed: Testbed) -> None:
@@ -178,8 +171,7 @@ def test_check_mode_passes_on_converged_nodes(testbed: Testbed) -> None:
 def test_every_provisioning_leaves_its_record(testbed: Testbed) -> None:
     done = [record for record in provisionings(testbed) if record.status == "ok"]
     first, *_, last = done
-    assert {"docker", "spark", "image"} <= {role.role for role in first.roles if role.changed}
-    assert "determined" in {role.role for record in done[1:] for role in record.roles if role.changed}
+    assert {"docker", "image", "spark", "determined"} <= {role.role for role in first.roles if role.changed}
     assert not any(role.changed for role in last.roles)
 
 
