@@ -122,6 +122,12 @@ TEST_WIDE = (
         (pytest(*WIDE, "tests/e2e/test_engines.py"),),
         Nodes.OWN,
     ),
+    Part(
+        "conformance",
+        "every stack does what all must do, a toy from outside too; broken toys are told apart",
+        (pytest(*WIDE, "tests/e2e/test_conformance.py"),),
+        Nodes.OWN,
+    ),
     # What shares one testbed comes last: it keeps it to the end, and disks have no room for several.
     Part(
         "users",
