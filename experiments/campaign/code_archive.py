@@ -15,6 +15,7 @@ from experiments.cluster import declarations, stack_facts
 from experiments.cluster.stack_folders import outside_launchers, role_of
 from experiments.util.errors import UserError
 from experiments.util.files import file_sha256
+from training.util.digest import code_digest
 
 #: Files of a role that only say something of it: to reports, to those who clear up or verify, to readers.
 DESCRIBING = {declarations.FILE, stack_facts.FILE, Path("README.md")}
@@ -58,6 +59,18 @@ def build_archive(package: Path, launchers: Sequence[Path] = ()) -> bytes:
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, path.read_bytes())
     return buffer.getvalue()
+
+
+def source_digest(archive: Path) -> str:
+    """The digest of the code in an archive as the ranks that run it see it.
+
+    Raises:
+        UserError: it is not there, or is no archive.
+    """
+    try:
+        return code_digest(zipfile.Path(archive, "training/"))
+    except (OSError, zipfile.BadZipFile) as error:
+        raise UserError(f"The code of the runs, {archive}, can't be read: {error}.") from error
 
 
 def launching_digest(root: Path, stacks: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 from experiments.campaign.attempt import Attempt
 from experiments.campaign.campaign import Campaign, environment_of
+from experiments.campaign.code_archive import source_digest
 from experiments.campaign.concurrent import Group
 from experiments.campaign.plan import PlannedRun
 from experiments.cluster.description import Cluster, PreparedCluster
@@ -21,7 +22,6 @@ from experiments.records.observation import Observation, Request
 from experiments.records.record import ConcurrentStart, Record, write_record
 from experiments.util.files import utc_now
 from experiments.util.interrupts import Interrupted
-from training.util.digest import code_digest
 
 DEAD_CONTROLLER: Final = (
     "The controller ended in the middle of the run and left no record (killed, switched off, or without room "
@@ -101,7 +101,7 @@ class AttemptRunner:
         self._campaign = campaign
         self._cluster = prepared.cluster
         self._environment = environment_of(prepared.cluster, git)
-        self._source_digest = code_digest()
+        self._source_digest = source_digest(campaign.archive)
 
     def recover(self) -> None:
         """Records the attempts of dead controllers; the preparation has ended what ran on the nodes."""

@@ -14,10 +14,15 @@ def file_digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def code_digest() -> str:
-    """SHA-256 over path and bytes of every Python file of this package, also when run from an archive."""
+def code_digest(package: Traversable | None = None) -> str:
+    """SHA-256 over path and bytes of every Python file of this package, also when run from an archive.
+
+    Args:
+        package: another copy of it, such as the one in an archive.
+    """
     sha = hashlib.sha256()
-    for name, file in sorted(_sources(resources.files("training"), "")):
+    sources = _sources(package if package is not None else resources.files("training"), "")
+    for name, file in sorted(sources, key=lambda each: each[0]):
         content = file.read_bytes()
         sha.update(f"{name} {len(content)}\n".encode())
         sha.update(content)

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.campaign.code_archive import launching_digest, training_archive
+from experiments.campaign.code_archive import launching_digest, source_digest, training_archive
 from experiments.cluster.stack_folders import VARIABLE, role_of
 from experiments.util.errors import UserError
 from experiments.util.paths import REPOSITORY
+from training.util.digest import code_digest
 
 
 @pytest.fixture
@@ -39,11 +40,14 @@ def test_a_role_is_looked_for_in_the_checkout_first(outside: Path) -> None:
 def test_launchers_from_outside_travel_with_the_training_code(
     outside: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    names = _names(training_archive(REPOSITORY))
+    with_it = training_archive(REPOSITORY)
+    names = _names(with_it)
     monkeypatch.delenv(VARIABLE)
 
     assert set(names) - set(_names(training_archive(REPOSITORY))) == {"training/launchers/mine.py"}
     assert names == sorted(names)
+    (outside / "training.zip").write_bytes(with_it)
+    assert source_digest(outside / "training.zip") != code_digest()
     assert (outside / "training" / "launchers" / "mine.py").is_file()
 
 
@@ -66,3 +70,11 @@ def test_a_folder_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest
 
     with pytest.raises(UserError, match=r"TRAINBED_STACKS names .*nothing"):
         role_of("mine")
+
+
+def test_the_digest_of_an_archive_is_that_of_the_code_in_it(tmp_path: Path) -> None:
+    (tmp_path / "training.zip").write_bytes(training_archive(REPOSITORY))
+
+    assert source_digest(tmp_path / "training.zip") == code_digest()
+    with pytest.raises(UserError, match=r"none\.zip, can't be read"):
+        source_digest(tmp_path / "none.zip")
