@@ -88,7 +88,8 @@ def steps(state: dict[str, str], files: list[str], enabled: bool) -> list[str]:
         wanted.append("enable")
     if state["ActiveState"] not in ("active", "reloading", "activating"):
         return [*wanted, "start"]
-    started = moment(state["ExecMainStartTimestamp"]) or moment(state["ActiveEnterTimestamp"])
+    # Only a service has a main process.
+    started = moment(state.get("ExecMainStartTimestamp", "")) or moment(state["ActiveEnterTimestamp"])
     if reload or (started is not None and newer(files, started)):
         wanted.append("restart")
     return wanted
