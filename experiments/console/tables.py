@@ -55,15 +55,6 @@ def show_campaign(screen: Screen, campaign: Campaign) -> None:
     screen.line(f"Records: {campaign.folder}")
 
 
-def show_references(screen: Screen, campaign: Campaign) -> int:
-    """Which figures left the bands that the inventory gives them; the exit status, 1 or 0."""
-    # Figures need statistics, which take a second to load: a run begins without.
-    from experiments.analysis.figures import figures_of
-    from experiments.report.sections.references import judge, show_bands
-
-    return show_bands(screen, judge(figures_of(campaign)))
-
-
 class CampaignTables:
     """What `run` shows of a campaign: tables on its screen."""
 
@@ -80,7 +71,12 @@ class CampaignTables:
 
     def judges(self, campaign: Campaign) -> int:
         """Shows which figures left their bands; the exit status, 1 or 0."""
-        return show_references(self._screen, campaign)
+        # Figures need statistics, which take a second to load: a run begins without.
+        from experiments.analysis.figures import figures_of
+        from experiments.analysis.references import check_references
+        from experiments.console.references import show_references
+
+        return show_references(self._screen, check_references(figures_of(campaign)))
 
 
 def _row(campaign: Campaign, run: PlannedRun) -> list[str]:

@@ -10,7 +10,7 @@ from experiments.campaign.campaign import CampaignFile
 from experiments.cluster.environment import ImageState
 from experiments.matrix.model import Order
 from experiments.matrix.words import model_text
-from experiments.report.tables import NOTHING
+from experiments.report.formats import NOTHING, number
 from experiments.util.words import counted
 
 
@@ -121,7 +121,7 @@ def _measured(values: Sequence[float]) -> str:
     """`measured 935 to 941 Mbit/s`."""
     if not values:
         return "not measured"
-    ends = dict.fromkeys(f"{value:.0f}" for value in (min(values), max(values)))
+    ends = dict.fromkeys(number(value) for value in (min(values), max(values)))
     return f"measured {' to '.join(ends)} Mbit/s"
 
 

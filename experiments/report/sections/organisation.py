@@ -11,7 +11,8 @@ from experiments.cluster.installing import Needs
 from experiments.cluster.provisioning import Provisioning
 from experiments.cluster.stack_facts import FIGURES, OFFERS, Claim
 from experiments.records.record import Record, utc_text
-from experiments.report.tables import NOTHING, Column, Table
+from experiments.report.formats import NOTHING
+from experiments.report.tables import Column, Table
 from experiments.util.words import counted
 
 NEEDS_TITLE: Final = "What each stack needs to be installed"
