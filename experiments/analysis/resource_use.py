@@ -55,8 +55,8 @@ def _of_ranks(
 
     def of(record: Record) -> float | None:
         values = [pick(rank.use) if rank.use else None for rank in record.ranks]
-        told = [value for value in values if value is not None]
-        return sum_up(told) if told and len(told) == len(values) else None
+        known = [value for value in values if value is not None]
+        return sum_up(known) if known and len(known) == len(values) else None
 
     return of
 
@@ -132,8 +132,8 @@ def _stolen_share(use: RankUse) -> float | None:
 
 
 def _gpu_j(record: Record) -> float | None:
-    told = [rank.gpu.energy_j for rank in record.ranks if rank.gpu and rank.gpu.energy_j is not None]
-    return sum(told) if told and len(told) == len(record.ranks) else None
+    known = [rank.gpu.energy_j for rank in record.ranks if rank.gpu and rank.gpu.energy_j is not None]
+    return sum(known) if known and len(known) == len(record.ranks) else None
 
 
 def _mb(count: int | None) -> float | None:

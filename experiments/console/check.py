@@ -91,8 +91,8 @@ def _attempt_faults(campaign: Campaign, attempt: Attempt) -> list[str]:
     if attempt.recorded:
         record = read_record(attempt.folder / RECORD)
         return list(_record_faults(campaign, record, attempt.outputs))
-    left = attempt.left_behind  # else its controller lives, and will record it
-    what = "; the next `run` records it as interrupted" if left else " yet: its run is under way"
+    lost = attempt.left_behind  # else its controller lives, and will record it
+    what = "; the next `run` records it as interrupted" if lost else " yet: its run is under way"
     return [f"{attempt.folder} has no record{what}."]
 
 

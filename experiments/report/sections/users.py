@@ -134,12 +134,12 @@ def company_sentences(figures: Figures, unmatched_occasions: int) -> list[str]:
     """What a reader of all other figures must know of runs that were not alone; none where all were."""
     counting = [record for record in figures.counting if record.together is not None]
     users = sum(record.among_users for record in counting)
-    beside = len(counting) - users
+    side_by_side = len(counting) - users
     sentences = []
-    if beside:
+    if side_by_side:
         sentences.append(
-            f"{beside} of {len(figures.counting)} runs {'were' if beside > 1 else 'was'} made side by side "
-            "with others, on other workers (--side-by-side), which can disturb their times."
+            f"{side_by_side} of {len(figures.counting)} runs {'were' if side_by_side > 1 else 'was'} made "
+            "side by side with others, on other workers (--side-by-side), which can disturb their times."
         )
     if users:
         sentences.append(

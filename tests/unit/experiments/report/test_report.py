@@ -493,15 +493,14 @@ def test_of_two_lengths_each_stands_for_one_of_the_dissertations(tmp_path: Path)
         plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
         records.append(record("ddp", 1, seconds, seconds + 10, **of_specification(specification)))
     found = analyse(campaign(tmp_path, plan, records)).published
-    assert [
-        (each.tables, each.epochs, each.published_epochs, each.quantity, each.here, round(each.published, 2))
-        for each in found
-        if each.quantity.startswith("seconds per epoch")
-    ] == [
-        (("5.1", "5.4"), (2,), (20,), "seconds per epoch", pytest.approx(6.0), 33.86),
-        (("5.1", "5.4"), (10,), (100,), "seconds per epoch", pytest.approx(5.4), 33.99),
-        (("5.4",), (2, 10), (20, 100), "seconds per epoch, long over short", pytest.approx(0.9), 1.0),
+    of_seconds = [each for each in found if each.quantity.startswith("seconds per epoch")]
+    assert [(each.tables, each.epochs, each.published_epochs) for each in of_seconds] == [
+        (("5.1", "5.4"), (2,), (20,)),
+        (("5.1", "5.4"), (10,), (100,)),
+        (("5.4",), (2, 10), (20, 100)),
     ]
+    assert [each.here for each in of_seconds] == pytest.approx([6.0, 5.4, 0.9])
+    assert [each.published for each in of_seconds] == pytest.approx([33.86, 33.99, 1.0], abs=0.0051)
 
 
 def test_two_lengths_split_every_stacks_time(tmp_path: Path) -> None:
