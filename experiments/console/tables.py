@@ -8,6 +8,7 @@ from experiments.campaign.plan import PlannedRun
 from experiments.cluster.progress import duration
 from experiments.matrix.words import model_text
 from experiments.records.record import Record
+from experiments.report.formats import GROUPED, TENTHS, Format, number
 from experiments.util.screen import Screen
 from experiments.util.words import counted
 
@@ -41,7 +42,8 @@ def show_what_is_trained(screen: Screen, campaign: Campaign) -> None:
     models = list(dict.fromkeys(model_text(run.specification.work) for run in plan))
     note = campaign.file.dataset.get("source", {}).get("note", "")
     screen.line(
-        f"Data: {data.source}, {data.train:,} to train and {data.validation:,} to validate. {note}".strip()
+        f"Data: {data.source}, {number(data.train, GROUPED)} to train and "
+        f"{number(data.validation, GROUPED)} to validate. {note}".strip()
     )
     screen.line(f"Model: {'; '.join(models)}.")
 
@@ -96,10 +98,10 @@ def _row(campaign: Campaign, run: PlannedRun) -> list[str]:
 
 
 def _seconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds:.1f}"
+    return "" if seconds is None else number(seconds, TENTHS)
 
 
 def _accuracy(record: Record) -> str:
     if record.validation_correct is None or not record.validation_count:
         return ""
-    return f"{record.validation_correct / record.validation_count:.3f}"
+    return number(record.validation_correct / record.validation_count, Format(3))

@@ -19,10 +19,12 @@ class Format:
     factor: float = 1.0  # 100 writes a fraction in percent
     unit: str = ""  # follows the number
     least: float | None = None  # what is smaller is written "< least"
+    grouped: bool = False  # 25,000
 
 
 COUNT: Final = Format()
 PLAIN: Final = Format(None)
+GROUPED: Final = Format(grouped=True)
 RATIO: Final = Format(2)
 TENTHS: Final = Format(1)
 P_VALUE: Final = Format(3, least=0.001)  # no more exact than it means anything
@@ -38,7 +40,8 @@ def number(value: float | None, form: Format = COUNT) -> str:
         return f"< {form.least:.{form.digits}f}"
     if form.digits is None:
         return repr(value).replace("-", MINUS)
-    return f"{value * form.factor:{'+' if form.signed else ''}.{form.digits}f}".replace("-", MINUS)
+    flags = ("+" if form.signed else "") + ("," if form.grouped else "")
+    return f"{value * form.factor:{flags}.{form.digits}f}".replace("-", MINUS)
 
 
 def quantity(value: float | None, form: Format = COUNT) -> str:

@@ -7,7 +7,7 @@ from typing import Final
 
 from experiments.analysis.from_texts import FromTexts
 from experiments.analysis.statistics import Estimate
-from experiments.report.formats import P_VALUE, TENTHS, Format, Value, plain_interval
+from experiments.report.formats import GROUPED, P_VALUE, TENTHS, Format, Value, number, plain_interval
 from experiments.report.names import stack_text
 from experiments.report.tables import Table, columns
 from experiments.report.verdict_words import corrected_text, verdict
@@ -78,8 +78,8 @@ def _mean(value: Estimate) -> Value:
 
 def _remarks(found: Sequence[FromTexts]) -> list[str]:
     remarks = {
-        f"{each.cell.stack}, {counted(each.cell.workers, 'worker')}: {record.prepared.rows:,} reviews, by "
-        f"{record.prepared.by}.": None
+        f"{each.cell.stack}, {counted(each.cell.workers, 'worker')}: "
+        f"{number(record.prepared.rows, GROUPED)} reviews, by {record.prepared.by}.": None
         for each in found
         for record in each.records
         if record.prepared is not None

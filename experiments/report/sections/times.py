@@ -12,6 +12,7 @@ from experiments.campaign.campaign import CampaignFile
 from experiments.records.record import Record
 from experiments.report.formats import (
     CHANGE,
+    GROUPED,
     PERCENT,
     PLAIN,
     RATIO,
@@ -147,7 +148,8 @@ def accuracy_note(cells: Sequence[Cell], campaign: CampaignFile) -> str:
     if not known:
         return ""
     width = number(max(accuracy.half_width for accuracy in known), RATIO)
-    text = f"one over {known[0].count:,} reviews is good to ±{width} (95 %), and no better."
+    reviews = number(known[0].count, GROUPED)
+    text = f"one over {reviews} reviews is good to ±{width} (95 %), and no better."
     work = campaign.measured[0].specification.work
     if work.data.source == "imdb" and isinstance(work.model, PretrainedModel):
         return text

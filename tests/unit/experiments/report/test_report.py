@@ -25,6 +25,7 @@ from experiments.report.sections.hardware import gpus_table
 from experiments.report.sections.times import TITLE as TIMES
 from experiments.report.verdict_words import corrected_text, verdict
 from experiments.report.writer import write_report
+from experiments.util.paths import REPOSITORY
 from tests.unit.experiments.analysis.test_figures import of_specification
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record, seeds, spec, with_batches
 from tests.unit.experiments.report.drawn import rows, tables
@@ -58,6 +59,14 @@ def test_a_value_is_written_once_and_sorted_by_its_number(
     value: Value, text: str, sort_key: str | None
 ) -> None:
     assert (value.text, value.sort_key) == (text, sort_key)
+
+
+def test_numbers_become_text_in_one_place() -> None:
+    rooms = [REPOSITORY / "experiments" / name for name in ("analysis", "report")]
+    files = [path for room in rooms for kind in ("*.py", "*.j2") for path in room.rglob(kind)]
+    written = {path.name for path in files if re.search(r":[+,]*(\.\d+)?[,f]\}", path.read_text("utf-8"))}
+    # What installing a stack takes is counted and written in one go.
+    assert len(files) > 30 and written <= {"organisation.py"}
 
 
 def test_the_page_gives_numbers_bare_for_sorting(tmp_path: Path) -> None:
