@@ -3,14 +3,16 @@
 SHELL := /bin/sh
 MATRIX ?= quick
 VARIANT ?= cpu
+STACK ?=
 ARGS ?=
+ONLY ?=
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
 
 in = env="$$(requirements/bootstrap $(1))" && PATH="$$env/bin:$$PATH" && export PATH &&
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-wide testbed testbed-down provision verify plan matrix watch report compare bench gpu-check lock lint clean
+.PHONY: help demo unit test test-wide testbed testbed-down provision verify plan matrix watch conformance report compare bench gpu-check lock lint clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -19,11 +21,14 @@ demo: ## bring up the testbed, provision and verify it, run the quick matrix, wr
 	@$(MAKE) --no-print-directory testbed provision verify
 	@$(MAKE) --no-print-directory matrix report MATRIX=quick
 
-test: ## everything that proves the project, from lint to the whole loop
-	@$(call in,test) tests/run
+unit: ## the fast tests that need no nodes: about a minute (ONLY=? lists the parts)
+	@$(call in,test) python -m tests.run unit "$(ONLY)"
 
-test-wide: ## the longer proofs: faults of nodes and disks, several runs at once, other engines and inventories, 50 kills
-	@$(call in,test) tests/run wide
+test: ## everything that proves the project, from lint to the whole loop (ONLY=? lists the parts, ONLY=part runs some)
+	@$(call in,test) python -m tests.run test "$(ONLY)"
+
+test-wide: ## the longer proofs: faults of nodes and disks, other engines and inventories, 50 kills (ONLY= as for test)
+	@$(call in,test) python -m tests.run test-wide "$(ONLY)"
 
 testbed: ## three nodes on this machine (TESTBED=name TESTBED_PREFIX=198.18.n TESTBED_LINK_RATE=1gbit TESTBED_RELEASE=bookworm)
 	@$(call in,controller) ansible-playbook playbooks/testbed.yml $(ARGS)
@@ -34,8 +39,11 @@ testbed-down: ## remove the testbed, all but its caches
 provision: ## set up the cluster of the inventory (determined_packages=DIR where its release cannot be reached)
 	@$(call in,controller) ansible-playbook playbooks/provision.yml $(if $(determined_packages),-e '{"determined_packages": "$(determined_packages)"}') $(ARGS)
 
-verify: ## prove the state of the nodes (testinfra)
-	@$(call in,controller) python -m pytest tests/nodes $(ARGS)
+verify: ## prove the state of the nodes (testinfra); what was found is kept in results/verify, as JUnit's XML
+	@$(call in,controller) python -m pytest tests/nodes --verbose --junitxml="results/verify/$$(date -u +%Y%m%dT%H%M%SZ).xml" $(ARGS)
+
+conformance: ## what every stack must do: equal weights, recorded faults, nothing left running (STACK=name)
+	@$(call in,controller) python -m pytest tests/conformance --stack "$(STACK)" --verbose --junitxml="results/conformance/$(STACK).xml" $(ARGS)
 
 plan: ## show the runs of a matrix, and which cannot be run here
 	@$(call in,controller) python -m experiments plan "$(MATRIX)" $(ARGS)

@@ -16,7 +16,7 @@ from experiments.campaign.loop import run_matrix
 from experiments.campaign.plan import make_plan
 from experiments.campaign.preparation import prepared_cluster
 from experiments.campaign.resume import Options
-from experiments.campaign.running_note import Running
+from experiments.campaign.running_note import NoteWriter
 from experiments.campaign.selection import runs_that_fit, with_warm_ups
 from experiments.cluster.playbooks import Playbooks
 from experiments.console.tables import CampaignTables, show_plan
@@ -28,7 +28,7 @@ from experiments.util.paths import REPOSITORY
 from experiments.util.screen import Screen
 
 USAGE_ERROR: Final = 2  # also what argparse ends with
-ENDED_AT_ONCE: Final = ("report", "compare", "check")  # by a signal: nothing of theirs runs elsewhere
+ENDED_AT_ONCE: Final = ("report", "compare", "check")  # by a signal: they run nothing elsewhere
 RESULTS: Final = REPOSITORY / "results"
 
 
@@ -42,10 +42,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _command(arguments, screen, interrupts)
     except Interrupted:
         screen.clear_status()
-        screen.line("Stopped. The same command goes on where this one ended.")
+        screen.line("Stopped. The same command resumes where this one ended.")
         return interrupts.exit_status
     except KeyboardInterrupt:
-        screen.line("Stopped. The same command begins anew.")
+        screen.line("Stopped. The same command starts over.")
         return interrupts.exit_status
     except UserError as error:
         screen.clear_status()
@@ -55,8 +55,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         screen.clear_status()
         place = f" ({error.filename})" if error.filename else ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            go_on = "make room, and give the same command again; it goes on with what is recorded"
-            print(f"The disk is full{place}: {go_on}.", file=sys.stderr)
+            advice = "make room, and give the same command again; it resumes from what is recorded"
+            print(f"The disk is full{place}: {advice}.", file=sys.stderr)
             return USAGE_ERROR
         print(f"A file or program could not be used: {error.strerror or error}{place}.", file=sys.stderr)
         return USAGE_ERROR
@@ -91,11 +91,11 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
         side_by_side=arguments.side_by_side,
         max_time_s=arguments.max_time * 60 if arguments.max_time is not None else None,
     )
-    with Running(RESULTS, matrix.name, screen) as running:
-        return run_matrix(REPOSITORY, playbooks, matrix, options, running, CampaignTables(screen))
+    with NoteWriter(RESULTS, matrix.name, screen) as note:
+        return run_matrix(REPOSITORY, playbooks, matrix, options, note, CampaignTables(screen))
 
 
-# What reports need, statistics above all, takes a second to load: a run begins without.
+# What reports need, statistics above all, takes a second to load: a run starts without it.
 def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
     from experiments.analysis.analysis import analyse
     from experiments.console.references import show_references
@@ -179,7 +179,7 @@ def _parser() -> argparse.ArgumentParser:
     plan = commands.add_parser(
         "plan", help="show which runs a matrix has on this cluster, and which it can't have"
     )
-    run = commands.add_parser("run", help="run a matrix, or what is left of it")
+    run = commands.add_parser("run", help="run a matrix, or resume it")
     for command in (plan, run):
         command.add_argument("matrix", help="name of a matrix in experiments/matrices/, or path of one")
         command.add_argument(
@@ -190,32 +190,32 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--only", metavar="GLOB", help="only the runs whose id fits, such as '*-w1-*'")
     old_or_new = run.add_mutually_exclusive_group()
     old_or_new.add_argument(
-        "--new", action="store_true", help="begin a new campaign, also when the newest could go on"
+        "--new", action="store_true", help="start a new campaign, even if the newest could be resumed"
     )
     old_or_new.add_argument(
         "--retry",
         choices=("failed", "interrupted"),
-        help="only the runs whose newest attempt ended so, and nothing that was never begun",
+        help="only the runs whose newest attempt ended so, none that was never started",
     )
 
     run.add_argument(
         "--max-time",
         type=_minutes,
         metavar="MINUTES",
-        help="begin no run that, by earlier records, would not end within so many minutes of the command's "
-        "beginning",
+        help="start no run that, by earlier records, would not end within so many minutes of the command's "
+        "start",
     )
 
     run.add_argument(
         "--side-by-side",
         action="store_true",
-        help="begin runs of one worker at once, on different workers, within a block and stack; the records "
-        "say so, for it can disturb their times",
+        help="run several one-worker runs of a block and stack at a time, on different workers; the records "
+        "say so, because it can disturb their times",
     )
 
-    watcher = commands.add_parser("watch", help="show a matrix that is run, live, until it ends; only reads")
+    watcher = commands.add_parser("watch", help="show a running matrix, live, until it ends; only reads")
     watcher.add_argument(
-        "matrix", nargs="?", help="name of a matrix, or path of one (default: whichever is run)"
+        "matrix", nargs="?", help="name of a matrix, or path of one (default: whichever is running)"
     )
 
     report = commands.add_parser("report", help="write report.md and report.html of a campaign")

@@ -1,4 +1,7 @@
-"""`python -m training`: prepare data, train on this machine, export what was trained."""
+"""`python -m training`: prepare data, train on this machine, export what was trained.
+
+Each command imports its own part: torch takes longer to load than other commands to do their work.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from training.errors import CheckpointError, DataError, explain_failure
 from training.spec import DataSpec, RunSpec, SpecError, read_spec
 
 TRAIN_EXAMPLE = """\
@@ -87,32 +91,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     if given.verb == "export":
-        # Here, as it needs torch, which takes longer to load than other commands to do their work.
-        from training.checkpoint import CheckpointError
-
-        return _said(lambda: _export(given), CheckpointError)
+        return _run(lambda: _export(given))
     if given.verb == "prepare":
-        return _said(lambda: _prepare(given))
+        return _run(lambda: _prepare(given))
     if given.verb == "tokenise":
-        return _said(lambda: _tokenise(given))
-    return _said(lambda: _train(given))
+        return _run(lambda: _tokenise(given))
+    return _run(lambda: _train(given))
 
 
-def _said(command: Callable[[], int], *also: type[Exception]) -> int:
-    """Run a command; what a person can do something about (`also` that) is one sentence, without a trace."""
-    from training.data import DataError
-    from training.failures import explain_failure
-
-    faults: tuple[type[Exception], ...] = (SpecError, DataError, OSError, *also)
+def _run(command: Callable[[], int]) -> int:
+    """Run a command; what a person can do something about is one sentence, without a trace."""
     try:
         return command()
-    except faults as error:
+    except (SpecError, DataError, CheckpointError, OSError) as error:
         sys.stderr.write(f"{explain_failure(error)}\n")
         return 1
 
 
 def _prepare(given: argparse.Namespace) -> int:
-    from training.prepare import prepare
+    from training.data.prepare import prepare
 
     prepared = prepare(read_spec(DataSpec, given.data_spec), given.reviews, given.out, given.files)
     if not given.json:
@@ -122,17 +119,17 @@ def _prepare(given: argparse.Namespace) -> int:
 
 
 def _tokenise(given: argparse.Namespace) -> int:
-    from training.in_run import alone
-    from training.process import process_start
+    from training.data.in_run import tokenise_alone
+    from training.util.process import process_start
 
     # Who waits for it waits for this process from its start.
-    alone(read_spec(RunSpec, given.spec), given.data, given.out, process_start())
+    tokenise_alone(read_spec(RunSpec, given.spec), given.data, given.out, process_start())
     return 0
 
 
 def _train(given: argparse.Namespace) -> int:
+    from training.data.prepare import prepare
     from training.local import local_spec, settings
-    from training.prepare import prepare
 
     chosen = settings(given.set)
     data, finish = local_spec(chosen)
@@ -147,9 +144,9 @@ def _train(given: argparse.Namespace) -> int:
     file = folder / "spec.json"
     file.write_text(spec.model_dump_json(indent=2), encoding="utf-8")
     if spec.conditions.tokenizing == "in_run":
-        from training.in_run import alone
+        from training.data.in_run import tokenise_alone
 
-        alone(spec, prepared.path, folder, time.time())
+        tokenise_alone(spec, prepared.path, folder, time.time())
     # A new process: libraries read the number of threads when they are loaded.
     command = [sys.executable, "-m", "training", "run"]
     command += ["--spec", str(file), "--data", str(prepared.path), "--out", str(folder)]

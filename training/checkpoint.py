@@ -9,39 +9,19 @@ import os
 import pickle
 import shutil
 import tempfile
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
-from training.digest import file_digest
-from training.files import publish, write_json
+from training.errors import CheckpointError, OtherWorkError, first_line
+from training.session import Position
+from training.util.digest import file_digest
+from training.util.files import publish, write_json
 
 FORMAT: Final = 1
 STATE: Final = "state.pt"
-ABOUT: Final = "checkpoint.json"
-
-
-class CheckpointError(RuntimeError):
-    """A checkpoint that must not be used; its text is one sentence that names it."""
-
-
-class OtherWorkError(CheckpointError):
-    """It is a good checkpoint, but of another work."""
-
-
-@dataclass(frozen=True, order=True)
-class Position:
-    """How far training was."""
-
-    steps: int  # that the optimiser has taken
-    epochs: int  # that are trained and, where that was due, evaluated
-
-    @property
-    def name(self) -> str:
-        """Name of the checkpoint's folder; names sort as positions do."""
-        return f"{self.steps:09d}-{self.epochs:06d}"
+DESCRIPTION: Final = "checkpoint.json"
 
 
 def write_checkpoint(folder: Path, state: dict[str, Any], work_digest: str, position: Position) -> None:
@@ -58,7 +38,7 @@ def write_checkpoint(folder: Path, state: dict[str, Any], work_digest: str, posi
         file.write(content.getbuffer())
         file.flush()
         publish(path, file.fileno())
-    about = {
+    description = {
         "format": FORMAT,
         "work_digest": work_digest,
         "steps": position.steps,
@@ -66,7 +46,7 @@ def write_checkpoint(folder: Path, state: dict[str, Any], work_digest: str, posi
         "torch": torch.__version__,
         "sha256": hashlib.sha256(content.getbuffer()).hexdigest(),
     }
-    write_json(folder / ABOUT, about)
+    write_json(folder / DESCRIPTION, description)
 
 
 def read_checkpoint(folder: Path, work_digest: str) -> dict[str, Any]:
@@ -77,10 +57,12 @@ def read_checkpoint(folder: Path, work_digest: str) -> dict[str, Any]:
         CheckpointError: it is not whole, has changed, or is no checkpoint of ours.
     """
     try:
-        about = json.loads((folder / ABOUT).read_text(encoding="utf-8"))
-        kind, found, digest = about["format"], about["work_digest"], about["sha256"]
+        description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        kind, found, digest = description["format"], description["work_digest"], description["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{folder} is no checkpoint: its {ABOUT} can't be read ({error!r}).") from error
+        raise CheckpointError(
+            f"{folder} is no checkpoint: its {DESCRIPTION} can't be read ({error!r})."
+        ) from error
     if kind != FORMAT:
         raise CheckpointError(f"{folder} has the checkpoint format {kind!r}, not {FORMAT}.")
     if found != work_digest:
@@ -95,8 +77,9 @@ def read_checkpoint(folder: Path, work_digest: str) -> dict[str, Any]:
     except (pickle.UnpicklingError, RuntimeError, EOFError) as error:
         if isinstance(error, CheckpointError):
             raise
-        said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise CheckpointError(f"The checkpoint {folder} holds no plain data ({said:.120}).") from error
+        raise CheckpointError(
+            f"The checkpoint {folder} holds no plain data ({first_line(error):.120})."
+        ) from error
     except OSError as error:
         raise CheckpointError(f"The checkpoint {folder} can't be read: {error.strerror}.") from error
     return state
@@ -119,21 +102,21 @@ class CheckpointFolder:
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            beside = Path(tempfile.mkdtemp(prefix=".new-", dir=self.path))
+            draft = Path(tempfile.mkdtemp(prefix=".new-", dir=self.path))
         except OSError as error:
             raise CheckpointError(self._unwritable(position, error)) from error
         try:
-            write_checkpoint(beside, state, self._work_digest, position)
-            beside.chmod(0o755)  # mkdtemp's own mode shuts everybody else out
+            write_checkpoint(draft, state, self._work_digest, position)
+            draft.chmod(0o755)  # mkdtemp's own mode shuts everybody else out
             target = self.path / position.name
             if target.exists():  # a damaged one, else training would have gone on from it
                 self._remove(target)
-            beside.rename(target)
+            draft.rename(target)
             _sync(self.path)
         except OSError as error:
             raise CheckpointError(self._unwritable(position, error)) from error
         finally:
-            shutil.rmtree(beside, ignore_errors=True)
+            shutil.rmtree(draft, ignore_errors=True)
         for old in self._names()[: -self._keep]:
             self._remove(self.path / old)
 
@@ -162,8 +145,8 @@ class CheckpointFolder:
     def clean(self) -> None:
         """Remove what a writer that was killed left half done."""
         for pattern in (".new-*", ".old-*"):
-            for left in self.path.glob(pattern):
-                shutil.rmtree(left)
+            for leftover in self.path.glob(pattern):
+                shutil.rmtree(leftover)
 
     def _names(self) -> list[str]:
         return sorted(path.name for path in self.path.glob("*") if not path.name.startswith("."))

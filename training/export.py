@@ -7,8 +7,12 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from training.checkpoint import CheckpointError, CheckpointFolder
-from training.data import ENCODER, open_dataset
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from training.checkpoint import CheckpointFolder
+from training.data.dataset import ENCODER, open_dataset
+from training.errors import CheckpointError
+from training.model import build_model
 from training.spec import RunSpec
 
 CLASSES = {0: "negative", 1: "positive"}
@@ -28,19 +32,15 @@ def export(spec: RunSpec, data: Path, out: Path, to: Path) -> Path:
         DataError: the data set is not the run's.
         OSError: `to` can't be written.
     """
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast
-
-    from training.model import build_model
-
     if to.exists():
         raise CheckpointError(f"{to} exists already; give a new folder.")
-    kept = CheckpointFolder(out / "checkpoints", spec.work.digest, spec.work.keep_checkpoints)
-    name, faults = kept.newest()
+    checkpoints = CheckpointFolder(out / "checkpoints", spec.work.digest, spec.work.keep_checkpoints)
+    name, faults = checkpoints.newest()
     if name is None:
-        raise CheckpointError(" ".join([f"There is no good checkpoint in {kept.path}.", *faults]))
+        raise CheckpointError(" ".join([f"There is no good checkpoint in {checkpoints.path}.", *faults]))
     dataset = open_dataset(data, spec.work.data_digest)
     model: Any = build_model(spec.work, dataset)
-    model.load_state_dict(kept.read(name)["model"])
+    model.load_state_dict(checkpoints.read(name)["model"])
     model.config.id2label = CLASSES
     model.config.label2id = {label: number for number, label in CLASSES.items()}
     if (data / ENCODER).is_dir():
@@ -51,12 +51,12 @@ def export(spec: RunSpec, data: Path, out: Path, to: Path) -> Path:
         tokenizer = fast(tokenizer_file=str(data / "tokenizer.json"), **names)
     tokenizer.model_max_length = spec.work.data.max_length
     to.parent.mkdir(parents=True, exist_ok=True)
-    beside = Path(tempfile.mkdtemp(prefix=".export-", dir=to.parent))
+    draft = Path(tempfile.mkdtemp(prefix=".export-", dir=to.parent))
     try:
-        model.save_pretrained(beside)
-        tokenizer.save_pretrained(beside)
-        beside.chmod(0o755)
-        beside.rename(to)
+        model.save_pretrained(draft)
+        tokenizer.save_pretrained(draft)
+        draft.chmod(0o755)
+        draft.rename(to)
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(draft, ignore_errors=True)
     return to

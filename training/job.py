@@ -10,22 +10,28 @@ from typing import Any
 
 import torch
 
-from training.collective import gather, join, leave, wait_for_all
-from training.digest import code_digest, weights_digest
-from training.files import write_json
-from training.gpu import summed_up, watch
-from training.liveness import Peers
+from training.distributed.collective import gather, join, leave, wait_for_all
+from training.distributed.liveness import PeerMonitor
+from training.errors import Stopped, Yielded
 from training.loop import train
-from training.phases import SAMPLE_EVERY, Phases, clock_for
-from training.process import keep_freed_memory, process_facts
+from training.metrics.gpu import start_sampling, stop_sampling
+from training.metrics.phases import SAMPLE_EVERY, Phases, clock_for
+from training.metrics.resource_use import Meter
+from training.model import weights_digest
 from training.session import Session
 from training.spec import RunSpec
-from training.stop import Stopped, Yielded
-from training.use import Meter
+from training.util.digest import code_digest
+from training.util.files import write_json
+from training.util.process import keep_freed_memory, process_facts
 
 
 def run_job(
-    spec: RunSpec, data: Path, out: Path, begin: Callable[[], Session], peers: Peers, process_start: float
+    spec: RunSpec,
+    data: Path,
+    out: Path,
+    begin: Callable[[], Session],
+    peers: PeerMonitor,
+    process_start: float,
 ) -> None:
     """Do this rank's part of the run and leave its files in `out`.
 
@@ -34,7 +40,7 @@ def run_job(
         data: folder of the prepared data set, on this node.
         out: folder on storage that all ranks share.
         begin: makes the session; what was loaded by then belongs to the imports.
-        peers: what listens to the other ranks.
+        peers: what watches the other ranks.
         process_start: unix time in seconds.
 
     Raises:
@@ -43,24 +49,25 @@ def run_job(
     """
     imports_done = time.time()
     set_arithmetic(spec)
-    kept = keep_freed_memory()
+    keeps_memory = keep_freed_memory()
     session = begin()
     device = spec.conditions.device
     phases = Phases(clock_for(device), SAMPLE_EVERY[device])
-    peers.listen(join(session), session, phases)
+    peers.status.phase = lambda: phases.current
+    peers.start(join(session), session)
 
-    watched = watch(session.device, out, session.rank)
+    gpu = start_sampling(session.device, out, session.rank)
     meter = Meter()
     train_start = time.time()
     try:
-        outcome = train(spec.work, data, session, phases, peers.place, spec.conditions, out)
+        outcome = train(spec.work, data, session, phases, peers.status, spec.conditions, out)
     except Stopped as stopped:
         if not session.goes_on_later:
             raise
-        part(session, peers)
+        shut_down(session, peers)
         raise Yielded(str(stopped)) from stopped
     train_end = time.time()
-    used = meter.stop()
+    resource_use = meter.stop()
 
     digest = weights_digest(outcome.model.state_dict())
     times = {
@@ -79,7 +86,7 @@ def run_job(
             "world_size": session.world_size,
             "threads": torch.get_num_threads(),
             "interop_threads": torch.get_num_interop_threads(),
-            "keeps_freed_memory": kept,
+            "keeps_freed_memory": keeps_memory,
             "cpu_capability": torch.backends.cpu.get_cpu_capability(),
             "code_digest": code_digest(),
             "times": times,
@@ -88,17 +95,17 @@ def run_job(
             "steps": outcome.steps,
             "weights_digest": digest,
             "parameters": sum(parameter.numel() for parameter in outcome.model.parameters()),
-            "gpu": summed_up(watched),
-            "use": used,
+            "gpu": stop_sampling(gpu),
+            "use": resource_use,
         },
     )
-    agree(session, digest)
+    check_equal_weights(session, digest)
     if session.rank == 0:
-        conclude(outcome.epochs, session, out, phases.total(), digest)
-    part(session, peers)
+        write_result(outcome.epochs, session, out, phases.total(), digest)
+    shut_down(session, peers)
 
 
-def part(session: Session, peers: Peers) -> None:
+def shut_down(session: Session, peers: PeerMonitor) -> None:
     """Have everything reported, and leave the other ranks."""
     session.close()
     peers.stop()
@@ -120,7 +127,7 @@ def set_arithmetic(spec: RunSpec) -> None:
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
-def agree(session: Session, digest: str) -> None:
+def check_equal_weights(session: Session, digest: str) -> None:
     """Check that every rank ended with the same weights.
 
     Raises:
@@ -134,7 +141,9 @@ def agree(session: Session, digest: str) -> None:
         )
 
 
-def conclude(epochs: list[dict[str, Any]], session: Session, out: Path, train_s: float, digest: str) -> None:
+def write_result(
+    epochs: list[dict[str, Any]], session: Session, out: Path, train_s: float, digest: str
+) -> None:
     """Write what the whole run came to; the last file, so that whoever sees it sees all."""
     session.report("end", weights_digest=digest)
     write_json(

@@ -12,18 +12,18 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from training.collective import sum_over_ranks
-from training.data import Batch, global_batches, open_dataset, rank_share
-from training.failures import out_of_memory
-from training.fitting import explain_shortage
-from training.liveness import Place
+from training.data.batches import Batch, global_batches, load_batch, rank_share
+from training.data.dataset import open_dataset
+from training.data.in_run import find_tokens
+from training.distributed.collective import sum_over_ranks
+from training.errors import DivergedError, Stopped, out_of_memory
+from training.memory import explain_shortage
+from training.metrics.phases import Phases
+from training.metrics.recorder import Recorder
 from training.model import model_name
-from training.phases import Phases
-from training.recorder import DivergedError, Recorder
-from training.session import Session
+from training.session import RankStatus, Session
 from training.spec import Conditions, Work
 from training.state import Training, resume, save, set_up
-from training.stop import Stopped
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ def train(
     data: Path,
     session: Session,
     phases: Phases,
-    place: Place,
+    status: RankStatus,
     conditions: Conditions,
     run: Path,
 ) -> Outcome:
@@ -51,7 +51,7 @@ def train(
         data: folder of the prepared data set, on this node.
         session: this rank's launcher.
         phases: where the time is written; the caller has begun none.
-        place: where this rank is; kept up to date for whoever asks meanwhile.
+        status: how far this rank is; kept up to date for whoever asks meanwhile.
         conditions: under which it is done; they change how long it takes, and not what comes of it.
         run: the run's own folder, for the tokens that were made in it where the conditions say so.
 
@@ -63,12 +63,12 @@ def train(
         Stopped: the session was told to stop.
     """
     phases.begin("data")
-    made = run if conditions.tokenizing == "in_run" else None
-    dataset = open_dataset(data, work.data_digest, in_loop=conditions.tokenizing == "in_loop", run=made)
+    tokens = find_tokens(run) if conditions.tokenizing == "in_run" else None
+    dataset = open_dataset(data, work.data_digest, in_loop=conditions.tokenizing == "in_loop", tokens=tokens)
     phases.begin("other")
     training = set_up(work, dataset, session, phases, conditions)
     phases.begin("checkpoint")
-    began_with = resume(training)
+    resumed_from = resume(training)
     phases.begin("other")
     session.report(
         "start",
@@ -79,23 +79,23 @@ def train(
         model=model_name(work),
         data=dataset.name,
     )
-    if began_with:
-        session.report("resume", steps=began_with, epochs=len(training.epochs))
+    if resumed_from:
+        session.report("resume", steps=resumed_from, epochs=len(training.epochs))
     while len(training.epochs) < work.epochs:
-        place.epoch = len(training.epochs) + 1
-        epoch_of(training, place)
+        status.epoch = len(training.epochs) + 1
+        run_epoch(training, status)
     training.vote.settle()
     phases.settle()
-    return Outcome(training.model, training.epochs, training.steps - began_with)
+    return Outcome(training.model, training.epochs, training.steps - resumed_from)
 
 
-def epoch_of(training: Training, place: Place) -> None:
+def run_epoch(training: Training, status: RankStatus) -> None:
     """The next epoch, or what is left of it: its steps, then evaluation and a checkpoint where due."""
     work, session, phases = training.work, training.session, training.phases
     epoch, started = len(training.epochs) + 1, time.perf_counter() - training.seconds
     phases.settle()
     before = phases.seconds()
-    figures = {"epoch": epoch} | train_epoch(training, epoch, place, started)
+    figures = {"epoch": epoch} | train_epoch(training, epoch, status, started)
     if epoch % work.evaluate_every_epochs == 0 or epoch == work.epochs:
         phases.begin("evaluation")
         figures |= evaluate(training)
@@ -107,10 +107,10 @@ def epoch_of(training: Training, place: Place) -> None:
     session.report("phases", epoch=epoch, seconds=spent)
     training.end_epoch(figures)
     if work.checkpoint_every_epochs and epoch % work.checkpoint_every_epochs == 0:
-        keep(training)
+        save_checkpoint(training)
 
 
-def train_epoch(training: Training, epoch: int, place: Place, started: float) -> dict[str, Any]:
+def train_epoch(training: Training, epoch: int, status: RankStatus, started: float) -> dict[str, Any]:
     """Take every step of `epoch` (from 1) that is left.
 
     Returns `train_loss`, the mean over all its reviews and ranks, and `lr`, the last step's learning rate.
@@ -121,7 +121,7 @@ def train_epoch(training: Training, epoch: int, place: Place, started: float) ->
     """
     work, session, phases = training.work, training.session, training.phases
     training.replica.train()
-    recorder = Recorder(work, session, place, training.reports_every_step)
+    recorder = Recorder(work, session, status, training.reports_every_step)
     batches = global_batches(
         len(training.data.train),
         work.global_batch,
@@ -130,7 +130,7 @@ def train_epoch(training: Training, epoch: int, place: Place, started: float) ->
         epoch=epoch,
     )
     for step, batch in itertools.islice(enumerate(batches, start=1), training.epoch_steps, None):
-        place.step = step
+        status.step = step
         if training.vote.stop():
             recorder.write()
             training.seconds = time.perf_counter() - started
@@ -151,7 +151,7 @@ def train_epoch(training: Training, epoch: int, place: Place, started: float) ->
         if work.checkpoint_every_steps and training.steps % work.checkpoint_every_steps == 0:
             recorder.write()  # what has diverged is not worth keeping
             training.seconds = time.perf_counter() - started
-            keep(training)
+            save_checkpoint(training)
             recorder.pause()
 
     reviews = min(len(training.data.train), work.steps_per_epoch * work.global_batch)
@@ -165,8 +165,8 @@ def take_step(training: Training, global_batch: torch.Tensor) -> tuple[torch.Ten
     """One step of the optimiser on the reviews numbered `global_batch`.
 
     Returns the mean loss of this rank's reviews, a scalar, and its weight `share x ranks / batch`: 1 unless
-    the batch is uneven. The mean of the weighted losses over the ranks, which is what DDP makes of the
-    gradients, is the mean over the global batch.
+    the batch is uneven. The mean of the weighted losses over the ranks, which is what
+    DistributedDataParallel makes of the gradients, is the mean over the global batch.
     """
     session, phases = training.session, training.phases
     phases.begin("data")
@@ -174,14 +174,14 @@ def take_step(training: Training, global_batch: torch.Tensor) -> tuple[torch.Ten
     weight = len(share) * session.world_size / len(global_batch)
     # A rank without a review in this batch takes one all the same, with weight 0: the others wait for it.
     mine = share if len(share) else global_batch[:1]
-    parts = mine.chunk(training.work.gradient_accumulation)
+    micro_batches = mine.chunk(training.work.gradient_accumulation)
     loss = torch.zeros((), device=session.device)
-    for number, part in enumerate(parts, start=1):
+    for number, chosen in enumerate(micro_batches, start=1):
         phases.begin("data")
-        batch = training.data.train.batch(part, session.device)
-        # Gradients add up on each rank; only the last part's pass sends them.
-        with nullcontext() if number == len(parts) else training.no_sync():
-            loss += one_pass(training, batch, len(part) / len(mine), weight)
+        batch = load_batch(training.data.train, chosen, session.device)
+        # Gradients add up on each rank; only the last micro-batch's pass sends them.
+        with nullcontext() if number == len(micro_batches) else training.no_sync():
+            loss += forward_backward(training, batch, len(chosen) / len(mine), weight)
     phases.begin("optimiser")
     training.optimiser.step()
     training.schedule.step()
@@ -189,16 +189,16 @@ def take_step(training: Training, global_batch: torch.Tensor) -> tuple[torch.Ten
     return loss, weight
 
 
-def one_pass(training: Training, batch: Batch, part: float, weight: float) -> torch.Tensor:
-    """Forward and backward through a batch that is `part` of this rank's reviews of a step.
+def forward_backward(training: Training, batch: Batch, fraction: float, weight: float) -> torch.Tensor:
+    """Forward and backward through a batch that is a `fraction` of this rank's reviews of a step.
 
     Adds the gradients of its share of the mean loss times `weight`; returns that share.
     """
     phases = training.phases
     phases.begin("forward")
     logits = training.replica(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
-    loss = functional.cross_entropy(logits, batch.labels) * part  # logits: [reviews, 2]
-    phases.begin("backward")  # `timed_allreduce` begins "exposed_sync" in it
+    loss = functional.cross_entropy(logits, batch.labels) * fraction  # logits: [reviews, 2]
+    phases.begin("backward")  # its last gradients begin "exposed_sync"
     (loss * weight).backward()  # type: ignore[no-untyped-call]
     return loss.detach()
 
@@ -219,7 +219,7 @@ def evaluate(training: Training) -> dict[str, Any]:
     ):
         if not len(chosen):  # more ranks than reviews
             continue
-        batch = reviews.batch(chosen, session.device)
+        batch = load_batch(reviews, chosen, session.device)
         logits = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
         sums[0] += functional.cross_entropy(logits, batch.labels, reduction="sum")
         sums[1] += (logits.argmax(dim=1) == batch.labels).sum()
@@ -235,8 +235,8 @@ def evaluate(training: Training) -> dict[str, Any]:
     }
 
 
-def keep(training: Training) -> None:
-    """Keep a checkpoint."""
+def save_checkpoint(training: Training) -> None:
+    """Write a checkpoint, in a phase of its own."""
     training.phases.begin("checkpoint")
     save(training)
     training.phases.begin("other")
@@ -248,8 +248,8 @@ def stop_before(training: Training, epoch: int, step: int) -> None:
     Raises:
         Stopped: always.
     """
-    kept = ""
+    note = ""
     if training.work.keeps_checkpoints:
-        keep(training)
-        kept = "; a checkpoint was kept"
-    raise Stopped(f"step {step} of epoch {epoch} was next{kept}.")
+        save_checkpoint(training)
+        note = "; a checkpoint was kept"
+    raise Stopped(f"step {step} of epoch {epoch} was next{note}.")

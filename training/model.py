@@ -1,14 +1,17 @@
-"""The network, its initialisation and its learning-rate schedule."""
+"""The network, its initialisation, its learning-rate schedule and the digest of its weights."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from transformers import BertConfig, BertForSequenceClassification
 
-from training.data import Dataset, derive_seed
+from training.data.dataset import Dataset
 from training.spec import PretrainedModel, ScratchModel, Work
+from training.util.seeds import derive_seed
 
 LABELS = 2
 POSITIONS = 512  # BERT's; a shorter max_length uses the first of them, so the shape does not depend on it
@@ -80,3 +83,16 @@ def learning_rate_factor(step: int, warmup: int, steps: int) -> float:
     if step < warmup:
         return step / warmup
     return max(0.0, (steps - step) / max(1, steps - warmup))
+
+
+def weights_digest(state: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 over name, dtype, shape and bytes of every tensor of a `state_dict`, by name.
+
+    Equal digests mean equal weights to the last bit, whatever device they lie on (of one byte order).
+    """
+    sha = hashlib.sha256()
+    for name in sorted(state):
+        tensor = state[name].detach().cpu().contiguous()
+        sha.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        sha.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return sha.hexdigest()

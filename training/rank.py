@@ -10,14 +10,23 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from training.failures import between_ranks, explain_failure
-from training.files import append_event, write_json
-from training.process import process_start
+from training.errors import (
+    PeerError,
+    Stopped,
+    ThreadsError,
+    Yielded,
+    explain_failure,
+    failed_between_ranks,
+    first_line,
+)
 from training.spec import RunSpec, read_spec
-from training.stop import STOPPED_STATUS, Stopped, StopSignal, Yielded
+from training.util.files import append_event, write_json
+from training.util.process import process_start
+from training.util.stop import STOPPED_STATUS, StopSignal
 
+# Torch takes seconds to load, and may fail to: no part of it before `run_rank` can say what went wrong.
 if TYPE_CHECKING:
-    from training.liveness import Peers
+    from training.distributed.liveness import PeerMonitor
     from training.session import Session
 
 STOP_GRACE = 5.0  # s
@@ -26,10 +35,6 @@ STOP_GRACE_TO_KEEP = 25.0  # s, where there is a checkpoint to write before the 
 _HELD: list[Exception] = []
 
 Begin = Callable[[RunSpec, Path, StopSignal], "Session"]
-
-
-class ThreadsError(RuntimeError):
-    """The environment asks for another number of threads than the run."""
 
 
 def arguments(description: str) -> argparse.ArgumentParser:
@@ -57,7 +62,7 @@ def end_if_failed(status: int) -> None:
 
 def torchrun_session(spec: RunSpec, out: Path, stop: StopSignal) -> Session:
     """The session of a rank that torchrun, or something like it, started."""
-    from training.session import TorchrunSession
+    from training.torchrun import TorchrunSession
 
     return TorchrunSession(spec, out, stop)
 
@@ -82,7 +87,7 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
     """
     started = process_start()
     stop = StopSignal(STOP_GRACE, lambda stopped: report_failure(out, stopped))
-    peers: Peers | None = None
+    peers: PeerMonitor | None = None
     # Models and tokenizers come from files that were staged, never from a network.
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     # GPUs are numbered as the driver numbers them, not by their speed: whoever handed them out did the same.
@@ -96,50 +101,49 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
         if spec.work.keeps_checkpoints:
             stop.grace = STOP_GRACE_TO_KEEP
         # Not earlier, so that also a torch that can't be imported leaves an error file.
+        from training.distributed.liveness import PeerMonitor
         from training.job import run_job
-        from training.liveness import Peers
 
-        peers = Peers(lambda gone: _end(out, gone))
+        peers = PeerMonitor(lambda gone: _give_up(out, gone))
         run_job(spec, data, out, lambda: begin(spec, out, stop), peers, started)
     except Yielded as yielded:
         if stop.requested():
-            return _failed(out, yielded, stop, None)
+            return _report_and_tell(out, yielded, stop, None)
         sys.stderr.write(f"The slots are given back: {yielded}\n")
     except Exception as error:  # whatever it is, it must reach the run's folder
-        return _failed(out, error, stop, peers)
+        return _report_and_tell(out, error, stop, peers)
     return 0
 
 
-def _failed(out: Path, error: Exception, stop: StopSignal, peers: Peers | None) -> int:
+def _report_and_tell(out: Path, error: Exception, stop: StopSignal, peers: PeerMonitor | None) -> int:
     # The error holds the frames that it went through, and those hold the replica: freed here, it could wait
-    # forever for gloo's threads (see `training.collective.leave`). The process is about to end anyway.
+    # forever for gloo's threads (see `training.distributed.collective.leave`). The process ends soon anyway.
     _HELD.append(error)
     if stop.requested() or isinstance(error, Stopped):
         # Whatever fails after the signal fails because of it: a peer that was told to stop, too, is gone.
-        told = stop.requested()
         stopped = (
-            stop.stopped(first_line(error)) if told else Stopped(f"Another rank was told to stop: {error}")
+            stop.stopped(first_line(error))
+            if stop.requested()
+            else Stopped(f"Another rank was told to stop: {error}")
         )
         stopped.__cause__ = error
         if peers:
-            peers.tell(str(stopped))
+            peers.announce_failure(str(stopped))
         report_failure(out, stopped)
         return STOPPED_STATUS
     # At once: torchrun gives this rank little time once it has seen another one end.
     report_failure(out, error)
-    if peers and not between_ranks(error):
-        peers.tell(f"{type(error).__name__}: {explain_failure(error)}")
-    elif peers and (gone := peers.lost()):
-        from training.liveness import PeerError
-
+    if peers and not failed_between_ranks(error):
+        peers.announce_failure(f"{type(error).__name__}: {explain_failure(error)}")
+    elif peers and (gone := peers.describe_lost()):
         found = PeerError(gone)
         found.__cause__ = error
         report_failure(out, found)
-        peers.tell(gone)
+        peers.announce_failure(gone)
     return 1
 
 
-def _end(out: Path, error: Exception) -> None:
+def _give_up(out: Path, error: Exception) -> None:
     """End the process beside its main thread, which may be stuck."""
     report_failure(out, error)
     end_if_failed(1)
@@ -158,11 +162,6 @@ def check_threads(threads: int) -> None:
             f"The run asks for {threads} threads per rank, but OMP_NUM_THREADS {says}; "
             f"set OMP_NUM_THREADS={threads} in the environment that the launcher gives the rank."
         )
-
-
-def first_line(error: Exception) -> str:
-    """The first line of what an exception says, or its class where it says nothing."""
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def error_name() -> str:

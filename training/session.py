@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 
-from training.checkpoint import CheckpointFolder, Position
-from training.figures import Figures
+from training.errors import LaunchError
 from training.spec import RunSpec
-from training.stop import StopSignal
 
 
-class LaunchError(RuntimeError):
-    """The process was not launched as the specification asks; its text is one sentence for whoever did."""
+@dataclass(frozen=True, order=True)
+class Position:
+    """How far training was when a checkpoint was written."""
+
+    steps: int  # that the optimiser has taken
+    epochs: int  # that are trained and, where that was due, evaluated
+
+    @property
+    def name(self) -> str:
+        """Name of the checkpoint's folder; names sort as positions do."""
+        return f"{self.steps:09d}-{self.epochs:06d}"
+
+
+@dataclass
+class RankStatus:
+    """How far this rank is: the loop keeps it up to date, and the other ranks are told of it."""
+
+    epoch: int = 0  # 0 = training has not begun
+    step: int = 0
+    phase: Callable[[], str] = lambda: ""
+    figures: dict[str, float] = field(default_factory=dict)  # of its newest step that is written down
+    of_all: Callable[[], list[dict[str, Any]]] | None = None  # what each rank last said; None = no others
+
+    def ranks(self) -> list[dict[str, Any]]:
+        """What every rank last said of itself, for rank 0 to pass on; nobody is asked, and nobody waits."""
+        return self.of_all() if self.of_all else [{"rank": 0, "host": socket.gethostname()} | self.figures]
+
+    def __str__(self) -> str:
+        text = f"step {self.step} of epoch {self.epoch}" if self.epoch else "its start"
+        phase = self.phase()
+        return f"{text} ({phase.replace('_', ' ')})" if phase else text
 
 
 class Session(Protocol):
@@ -55,77 +83,6 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Nothing more will be reported."""
-
-
-class TorchrunSession:
-    """A rank of torchrun, or of whatever else sets the same environment; figures and checkpoints are files.
-
-    Without that environment it is the only rank.
-    """
-
-    def __init__(self, spec: RunSpec, out: Path, stop: StopSignal) -> None:
-        """Read the environment.
-
-        Args:
-            spec: the run.
-            out: folder on storage that all ranks share.
-            stop: what knows whether this process was told to stop.
-
-        Raises:
-            LaunchError: there are not as many ranks as the work has, or a device is missing.
-        """
-        self.rank = int(os.environ.get("RANK", "0"))
-        self.world_size = int(os.environ.get("WORLD_SIZE", "1"))
-        self.local_rank = int(os.environ.get("LOCAL_RANK", "0"))
-        check_world(spec, self.world_size)
-        self.device = take_device(spec.conditions.device, self.local_rank)
-        self.goes_on_later = False
-        self._stop = stop
-        self._figures = Figures(out) if self.rank == 0 else None
-        self._checkpoints = CheckpointFolder(
-            out / "checkpoints", spec.work.digest, spec.work.keep_checkpoints
-        )
-
-    def report(self, event: str, **figures: Any) -> None:
-        """Append one line to `progress.jsonl` (rank 0), and show it."""
-        if self._figures:
-            self._figures.event(event, figures)
-
-    def record(self, steps: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> None:
-        """Append a line for each step to `steps.jsonl`, and its scalars to TensorBoard's file (rank 0)."""
-        if self._figures:
-            self._figures.steps(steps, ranks)
-
-    def progress(self, done: float) -> None:
-        """Append one line to `progress.jsonl` (rank 0)."""
-        self.report("progress", done=done)
-
-    def save_checkpoint(self, state: dict[str, Any] | None, position: Position) -> None:
-        """Write a folder in `checkpoints/` (rank 0); the newest `keep_checkpoints` stay."""
-        if state is not None:
-            self._checkpoints.write(state, position)
-
-    def latest_checkpoint(self) -> dict[str, Any] | None:
-        """The newest good checkpoint in `checkpoints/`; rank 0 chooses, and says what is wrong with newer."""
-        from training.collective import agree_on
-
-        chosen: str | None = None
-        if self.rank == 0:
-            self._checkpoints.clean()
-            chosen, faults = self._checkpoints.newest()
-            for fault in faults:
-                self.report("checkpoint_passed_over", message=fault)
-        chosen = agree_on(self, chosen)
-        return self._checkpoints.read(chosen) if chosen is not None else None
-
-    def should_stop(self) -> bool:
-        """Whether SIGTERM or SIGINT came."""
-        return self._stop.requested()
-
-    def close(self) -> None:
-        """Close TensorBoard's file."""
-        if self._figures:
-            self._figures.close()
 
 
 def check_world(spec: RunSpec, world_size: int) -> None:

@@ -232,7 +232,8 @@ class RunSpec(_Frozen):
 
 
 LATER: Final = {"tokenizing": "before", "reporting": "epoch", "runtime": "stack", "launcher": "stack"}
-"""Conditions that records from before do not have: left at these values they leave digests as they were."""
+"""Conditions that digests leave out at these values: specifications from before there were these conditions
+keep their digests, and their runs their names."""
 
 Spec = TypeVar("Spec", bound=_Frozen)
 

@@ -1,21 +1,23 @@
-"""Everything that a step reads or changes: how it begins, how it is kept, how it is taken up again."""
+"""Everything that a step reads or changes: how it begins, how it is saved, how it is resumed."""
 
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from training.checkpoint import Position
-from training.collective import StopVote, gather, replicate
-from training.data import Dataset, derive_seed
+from training.data.batches import load_batch
+from training.data.dataset import Dataset
+from training.distributed.collective import StopVote, gather, replicate
+from training.metrics.phases import Phases
 from training.model import build_model, learning_rate_factor
-from training.phases import Phases
-from training.session import Session
+from training.session import Position, Session
 from training.spec import Conditions, Work
+from training.util.seeds import derive_seed
 
 
 @dataclass
@@ -59,8 +61,8 @@ class Training:
     def no_sync(self) -> AbstractContextManager[None]:
         """While it is open, gradients stay on their rank."""
         if isinstance(self.replica, DistributedDataParallel):
-            closed: AbstractContextManager[None] = self.replica.no_sync()
-            return closed
+            without_sync: AbstractContextManager[None] = self.replica.no_sync()
+            return without_sync
         return nullcontext()
 
 
@@ -84,7 +86,7 @@ def set_up(
         phases=phases,
         data=data,
         model=model,
-        replica=replicate(model, session, phases, work.gradient_sync),
+        replica=replicate(model, session, partial(phases.begin, "exposed_sync"), work.gradient_sync),
         optimiser=optimiser,
         schedule=schedule,
         vote=StopVote(session),
@@ -145,11 +147,13 @@ def resume(training: Training) -> int:
 
 
 def _settle_buckets(training: Training) -> None:
-    # DDP arranges the gradients anew after its first step, and with three ranks or more a gradient's place
-    # decides in which order it is summed. Throw-away passes bring them to where they were at the checkpoint.
+    # DistributedDataParallel arranges the gradients anew after its first step, and with three ranks or more a
+    # gradient's place decides in which order it is summed. Throw-away passes bring them to where they were at
+    # the checkpoint.
     if training.replica is training.model:
         return
-    batch = training.data.train.batch(torch.zeros(1, dtype=torch.int64), training.session.device)
+    first = torch.zeros(1, dtype=torch.int64)
+    batch = load_batch(training.data.train, first, training.session.device)
     training.replica.train()
     for _ in range(2):  # the new arrangement is made at the start of the second
         training.replica(

@@ -10,6 +10,7 @@ from experiments.analysis.dissertation import Dissertation, dissertation
 from experiments.analysis.dissertation_figures import PublishedFigure, published_figures
 from experiments.analysis.figures import Figures, figures_of
 from experiments.analysis.from_texts import FromTexts, from_texts
+from experiments.analysis.installing import Installing, installing
 from experiments.analysis.ladders import Waterfall, waterfalls
 from experiments.analysis.references import ReferenceCheck, check_references
 from experiments.analysis.resource_use import CellUse, resource_use
@@ -34,6 +35,7 @@ class Analysis:
     resource_use: list[CellUse]
     occasions: list[Occasion]
     unmatched_occasions: int  # those without a run of the same cell alone
+    installing: Installing
     favoured: dict[Criterion, Favoured]
 
 
@@ -46,6 +48,7 @@ def analyse(campaign: Campaign) -> Analysis:
     figures, published = figures_of(campaign), dissertation()
     compared, splits, texts = comparisons(figures), time_splits(figures, published), from_texts(figures)
     found_occasions, unmatched = occasions(figures)
+    efforts = installing(figures)
     return Analysis(
         figures=figures,
         dissertation=published,
@@ -59,5 +62,6 @@ def analyse(campaign: Campaign) -> Analysis:
         resource_use=resource_use(figures.cells),
         occasions=found_occasions,
         unmatched_occasions=unmatched,
-        favoured=favoured(figures, compared, splits, texts),
+        installing=efforts,
+        favoured=favoured(figures, compared, splits, texts, efforts),
     )

@@ -9,6 +9,7 @@ from typing import Final, Literal, get_args
 from experiments.analysis.comparisons import StackComparison, TimeSplit
 from experiments.analysis.figures import Figures
 from experiments.analysis.from_texts import FromTexts
+from experiments.analysis.installing import Installing
 from experiments.analysis.statistics import Ratio
 from experiments.analysis.verdicts import outcome
 from experiments.campaign.stacks import Stack
@@ -17,7 +18,7 @@ from experiments.cluster.stack_facts import Feature
 FeatureName = Literal[
     "scheduling", "users", "tracking", "checkpoints", "faults", "search", "monitoring"
 ]  # fmt: skip
-Criterion = Literal["speed", "waiting", "step", "weights", "steps", "pipeline", FeatureName]
+Criterion = Literal["speed", "waiting", "step", "weights", "installing", "pipeline", FeatureName]
 LEVELS: Final = ("none", "by hand", "built in")
 Ends = tuple[float, float]  # of an interval
 
@@ -44,6 +45,7 @@ def favoured(
     comparisons: Sequence[StackComparison],
     splits: Sequence[TimeSplit],
     from_texts: Sequence[FromTexts],
+    installing: Installing,
 ) -> dict[Criterion, Favoured]:
     """What every criterion says; times say something only where equal work ended with equal weights."""
     stacks = list(dict.fromkeys(run.specification.stack for run in figures.campaign.plan))
@@ -60,7 +62,7 @@ def favoured(
         **times,
         "waiting": _waiting(stacks, figures),
         "weights": _weights(figures),
-        "steps": _steps(stacks, figures),
+        "installing": _installing(stacks, installing),
         **{name: _feature(name, stacks, figures) for name in get_args(FeatureName)},
     }
 
@@ -123,21 +125,14 @@ def _weights(figures: Figures) -> Favoured:
     return Favoured("unequal work") if figures.weights_differ else NO_DIFFERENCE
 
 
-def _steps(stacks: Sequence[str], figures: Figures) -> Favoured:
-    """By the steps of installation, those of the roles that it stands on included."""
-    counts = {name: _count(each) for name, each in _facts(stacks, figures).items()}
-    known = {name: number for name, number in counts.items() if number is not None}
-    if len(known) < len(stacks) or len(stacks) < 2:
+def _installing(stacks: Sequence[str], installing: Installing) -> Favoured:
+    """By the tasks of provisioning, those of the roles that a stack stands on included."""
+    efforts = {name: installing.stacks[name].whole for name in stacks if name in installing.stacks}
+    tasks = {name: effort.tasks for name, effort in efforts.items() if effort is not None}
+    if len(tasks) < len(stacks) or len(stacks) < 2:
         return NOT_RECORDED
-    least = tuple(name for name, number in known.items() if number == min(known.values()))
+    least = tuple(name for name, number in tasks.items() if number == min(tasks.values()))
     return NO_DIFFERENCE if len(least) == len(stacks) else Favoured("stacks", least)
-
-
-def _count(stack: Stack) -> int | None:
-    if stack.installing is None:
-        return None
-    parts = (stack.installing.own, stack.installing.before)
-    return sum(number for needs in parts for node in needs.nodes.values() for number in node.steps.values())
 
 
 def _feature(name: FeatureName, stacks: Sequence[str], figures: Figures) -> Favoured:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from experiments.records.record import RECORD, Record, Together, read_record
+from experiments.records.record import RECORD, ConcurrentStart, Record, read_record
 from experiments.util.files import json_text, write_whole
 from experiments.util.processes import is_alive, self_identity
 
@@ -15,7 +15,7 @@ OUTPUTS: Final = "outputs"  # of an attempt: everything that was brought home
 VARIABLES: Final = "vars.json"
 ANSIBLE_LOG: Final = "ansible.log"
 STARTED: Final = "started.json"
-LIVE: Final = "live.jsonl"  # what the run told while it went on, as it was heard here: `watch` reads it
+LIVE: Final = "live.jsonl"  # the run's events as they arrived here: `watch` reads them
 
 
 class Attempt:
@@ -51,11 +51,11 @@ class Attempt:
 
     @property
     def live(self) -> Path:
-        """The run's events as they came; where nothing came there is none."""
+        """The run's events as they arrived; there is no file if none did."""
         return self.folder / LIVE
 
-    def begin(self, moment: datetime, together: Together | None = None) -> None:
-        """Notes when it started, which process sees to it, and with which other runs it began."""
+    def begin(self, moment: datetime, together: ConcurrentStart | None = None) -> None:
+        """Notes when it started, its controller's process, and which runs started with it."""
         note: dict[str, Any] = {"started": moment.isoformat(), "controller": self_identity()}
         if together is not None:
             note["together"] = together.model_dump(mode="json")
@@ -63,28 +63,28 @@ class Attempt:
 
     @property
     def started(self) -> datetime:
-        """When it started; where its note is missing, when its folder was made."""
+        """When it started; if its note is missing, when its folder was made."""
         try:
             return datetime.fromisoformat(self._note()["started"])
         except (OSError, ValueError, KeyError, TypeError):
             return datetime.fromtimestamp(int(self.folder.stat().st_mtime), UTC)
 
     @property
-    def together(self) -> Together | None:
-        """With which other runs it began; None where it was alone, or its note is missing."""
+    def together(self) -> ConcurrentStart | None:
+        """Which runs started with it; None if it was alone, or its note is missing."""
         try:
-            return Together.model_validate(self._note()["together"])
+            return ConcurrentStart.model_validate(self._note()["together"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     @property
-    def left_behind(self) -> bool:
+    def abandoned(self) -> bool:
         """Whether its controller has ended without a record of it."""
         return not self.recorded and self.controller_gone
 
     @property
     def controller_gone(self) -> bool:
-        """Whether the process that saw to it has ended."""
+        """Whether its controller's process has ended."""
         try:
             return not is_alive(self._note()["controller"])
         except (OSError, ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""A campaign: one matrix, with one code, on one cluster. It goes on only while all of that is the same."""
+"""A campaign: one matrix, one code, one cluster. It is resumed only while all of that is the same."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from experiments.campaign.attempt import Attempt
 from experiments.campaign.identity import Identity
 from experiments.campaign.plan import PlannedRun
-from experiments.campaign.presentation import kept_reading, reading_of
+from experiments.campaign.presentation import presentation_of, read_presentation
 from experiments.campaign.stacks import files_to_keep
-from experiments.cluster.description import Cluster, Prepared
-from experiments.cluster.environment import Environment, ImageState, LinkState, NodeState
+from experiments.cluster.description import Cluster, PreparedCluster
+from experiments.cluster.environment import Environment
 from experiments.cluster.provenance import Git
 from experiments.matrix.ladders import Ladder
 from experiments.matrix.model import Matrix
@@ -41,7 +41,7 @@ class CampaignFile(BaseModel):
     name: str  # the UTC time of its start
     description: str
     started: AwareDatetime
-    baseline: str  # the stack that the others are held against: the matrix's first
+    baseline: str  # the stack that the others are compared with: the matrix's first
     identity: Identity
     plan: list[PlannedRun]
     ladders: list[Ladder] = Field(default_factory=list)
@@ -105,13 +105,13 @@ class Campaign:
         attempt.outputs.mkdir(parents=True)
         return attempt
 
-    def left_behind(self) -> list[tuple[PlannedRun, Attempt]]:
-        """Attempts that a dead controller left without a record."""
+    def abandoned_attempts(self) -> list[tuple[PlannedRun, Attempt]]:
+        """The attempts that a dead controller left without a record."""
         return [
             (run, attempt)
             for run in self.file.plan
             for attempt in self.attempts(run.run_id)
-            if attempt.left_behind
+            if attempt.abandoned
         ]
 
 
@@ -119,12 +119,12 @@ def environment_of(cluster: Cluster, git: Git) -> Environment:
     """What a record keeps of the cluster. The command that reaches it stays out: it names keys and users."""
     return Environment(
         inventory=cluster.inventory,
-        nodes={name: NodeState(**node.model_dump()) for name, node in cluster.nodes.items()},
+        nodes=cluster.nodes,
         workers=cluster.workers,
         environment_digest=cluster.environment_digest,
         lock=cluster.lock,
-        image=ImageState(**cluster.image.model_dump()),
-        link=LinkState(**cluster.link.model_dump()),
+        image=cluster.image,
+        link=cluster.link,
         pinning=cluster.pinning,
         slots_per_worker=cluster.slots_per_worker,
         device=cluster.device,
@@ -155,9 +155,9 @@ def open_campaign(folder: Path) -> Campaign:
             explain(error, str(path))
             + f" Move {folder} away, or take it from a backup; nothing of it was changed."
         ) from error
-    reading = kept_reading(folder)
-    if reading is not None:
-        file = file.model_copy(update={"description": reading.description, "ladders": reading.ladders})
+    newest = read_presentation(folder)
+    if newest is not None:
+        file = file.model_copy(update={"description": newest.description, "ladders": newest.ladders})
     return Campaign(folder, file)
 
 
@@ -167,20 +167,20 @@ def create_campaign(
     identity: Identity,
     plan: list[PlannedRun],
     archive: bytes,
-    prepared: Prepared,
+    prepared: PreparedCluster,
     git: Git,
 ) -> Campaign:
     """A new campaign's folder, whole: made beside, then renamed."""
-    started, reading = _free_second(results), reading_of(matrix)
+    started, presentation = _free_second(results), presentation_of(matrix)
     file = CampaignFile(
         matrix=matrix.name,
         name=campaign_name(started),
-        description=reading.description,
+        description=presentation.description,
         started=started,
         baseline=matrix.stacks[0],
         identity=identity,
         plan=plan,
-        ladders=reading.ladders,
+        ladders=presentation.ladders,
         stacks_missing=prepared.cluster.stacks_missing,
         environment=environment_of(prepared.cluster, git),
         dataset=prepared.dataset_file,

@@ -1,4 +1,7 @@
-"""The code archive: the training package as one zip whose digest says which code a run used."""
+"""The code archive: the training package as one zip whose digest says which code a run used.
+
+Launchers of stacks outside of the checkout are in it, as if they lay among the checkout's own.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,30 @@ import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from experiments.cluster.stack_facts import FILE as FACTS
+from experiments.cluster import declarations, stack_facts
+from experiments.cluster.stack_folders import outside_launchers, role_of
 from experiments.util.errors import UserError
 from experiments.util.files import file_sha256
 
+#: Files of a role that only say something of it: to reports, to those who clear up or verify, to readers.
+DESCRIBING = {declarations.FILE, stack_facts.FILE, Path("README.md")}
 
-def build_archive(package: Path) -> bytes:
+
+def training_archive(root: Path) -> bytes:
+    """The code archive of the checkout at `root`.
+
+    Raises:
+        UserError: the training package is missing, or two launchers have the same name.
+    """
+    return build_archive(root / "training", outside_launchers(root))
+
+
+def build_archive(package: Path, launchers: Sequence[Path] = ()) -> bytes:
     """The Python files of `package` as a zip that holds the package at its top; equal code gives equal bytes.
+
+    Args:
+        package: the folder.
+        launchers: files that are put among the package's own launchers.
 
     Raises:
         UserError: there is no such package.
@@ -31,9 +51,9 @@ def build_archive(package: Path) -> bytes:
     buffer = io.BytesIO()
     # Stored, with one fixed date: neither a compressor's version nor a checkout's times may change it.
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        for path in files:
-            name = f"{package.name}/{path.relative_to(package).as_posix()}"
-            entry = zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0))
+        named = [(path.relative_to(package).as_posix(), path) for path in files]
+        for name, path in sorted([*named, *((f"launchers/{path.name}", path) for path in launchers)]):
+            entry = zipfile.ZipInfo(f"{package.name}/{name}", date_time=(1980, 1, 1, 0, 0, 0))
             entry.create_system = 3  # Unix, also where it is built elsewhere
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, path.read_bytes())
@@ -43,19 +63,26 @@ def build_archive(package: Path) -> bytes:
 def launching_digest(root: Path, stacks: Sequence[str]) -> str:
     """SHA-256 of all in the repository that launches runs of `stacks`: changed, they are other runs.
 
-    What a role says of itself for the report (meta/facts.yml) launches nothing. Nor does what Python and
-    editors leave beside its files: compiled plugins, which differ in every checkout, hidden files, backups.
+    What a role says of itself (meta/facts.yml, meta/stack.yml, README.md) launches nothing. Nor does what
+    Python and editors leave beside its files: compiled plugins, which differ in every checkout, hidden files,
+    backups.
     """
-    folders = [root / "roles" / name for name in sorted({*stacks, "runs"})]
-    files = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+    roles = [role_of(name, root) for name in sorted({*stacks, "runs"})]
+    files = [
+        (role, path)
+        for role in roles
+        for path in sorted(role.rglob("*"))
+        if path.is_file() and path.relative_to(role) not in DESCRIBING
+    ]
     sha = hashlib.sha256()
-    for path in [root / "playbooks" / "run.yml", *files]:
-        name = path.relative_to(root)
-        if path.is_file() and path.parts[-2:] != FACTS.parts and not _is_left_over(name):
+    playbooks = root / "playbooks"
+    for folder, path in [(playbooks, playbooks / "run.yml"), *files]:
+        name = Path(folder.name) / path.relative_to(folder)
+        if path.is_file() and not _is_byproduct(name):
             sha.update(f"{name.as_posix()} {file_sha256(path)}\n".encode())
     return sha.hexdigest()
 
 
-def _is_left_over(name: Path) -> bool:
+def _is_byproduct(name: Path) -> bool:
     compiled = "__pycache__" in name.parts or name.suffix == ".pyc"
     return compiled or name.name.endswith("~") or any(part.startswith(".") for part in name.parts)

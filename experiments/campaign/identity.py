@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
 from experiments.campaign.code_archive import launching_digest
 from experiments.campaign.plan import PlannedRun
-from experiments.cluster.description import Prepared
+from experiments.cluster.description import PreparedCluster
 from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
 from training.spec import Sha256
-
-#: Campaigns that began before these were noted can't be told apart by them.
-NOTED_LATER: Final = ("workers", "settings")
 
 
 class Identity(BaseModel):
@@ -23,15 +20,15 @@ class Identity(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    matrix: dict[str, Any]  # its content, without the description
+    matrix: dict[str, Any]  # its content, without description and ladders
     code: Sha256
     environment: str
     launching: Sha256  # of the roles and the playbook that launch runs of the matrix's stacks
     image: str | None
     dataset: Sha256
     hardware: dict[str, str]
-    workers: list[str] | None = None  # in the order in which ranks get them; None: not noted when it began
-    settings: dict[str, Sha256] | None = None  # of the inventory, for each stack; None: not noted
+    workers: list[str]  # in the order in which ranks get them
+    settings: dict[str, Sha256]  # digest of what the inventory sets, for each stack
     stacks: list[str]  # those that the cluster has
     runs: list[str]  # the ids: pinning, link, device and slots of the cluster are in them
 
@@ -50,12 +47,7 @@ class Identity(BaseModel):
             "stacks": "the stacks on the cluster",
             "runs": "the conditions on the cluster",
         }
-        changed = [
-            name
-            for name in words
-            if getattr(self, name) != getattr(other, name)
-            and not (name in NOTED_LATER and None in (getattr(self, name), getattr(other, name)))
-        ]
+        changed = [name for name in words if getattr(self, name) != getattr(other, name)]
         if len(changed) > 1 and ({"matrix", "dataset"} & set(changed)):
             # Then the ids differ anyway, and say nothing more.
             changed = [name for name in changed if name != "runs"]
@@ -63,7 +55,7 @@ class Identity(BaseModel):
 
 
 def identity_of(
-    root: Path, matrix: Matrix, prepared: Prepared, code_digest: str, plan: list[PlannedRun]
+    root: Path, matrix: Matrix, prepared: PreparedCluster, code_digest: str, plan: list[PlannedRun]
 ) -> Identity:
     """What a campaign of `matrix` would be made of, with the repository and the cluster as they are."""
     cluster = prepared.cluster
@@ -83,7 +75,7 @@ def identity_of(
 
 
 def refuse_changed_launching(root: Path, identity: Identity, name: str) -> None:
-    """Refuses to begin the runs of that name where they would be launched otherwise than the campaign's.
+    """Refuses to start the runs of that name if they would be launched otherwise than the campaign's.
 
     Playbook and roles are read from the checkout for every run, and no record says which they were.
 
@@ -92,7 +84,7 @@ def refuse_changed_launching(root: Path, identity: Identity, name: str) -> None:
     """
     if launching_digest(root, identity.matrix["axes"]["stack"]) != identity.launching:
         raise UserError(
-            f"{name} is not begun: how runs are launched (playbooks/run.yml and the roles) has changed since "
-            "this command began. Change it back and the same command goes on; as it is now, it begins a new "
-            "campaign."
+            f"{name} was not started: how runs are launched (playbooks/run.yml and the roles) has changed "
+            "since this command began. Change it back, and the same command resumes; as it is, it starts a "
+            "new campaign."
         )

@@ -11,20 +11,20 @@ from typing import Protocol
 from experiments.campaign.campaign import Campaign, campaigns, open_campaign
 from experiments.campaign.concurrent import (
     Group,
-    first_that_counts,
     groups_of,
     same_occasion,
+    through_first_measured,
     whole_groups,
     why_not_side_by_side,
 )
 from experiments.campaign.identity import refuse_changed_launching
 from experiments.campaign.plan import PlannedRun, make_plan
 from experiments.campaign.preparation import prepared_cluster
-from experiments.campaign.resume import Options, TimeLeft, campaign_for
-from experiments.campaign.runner import Attempts
-from experiments.campaign.running_note import Running
+from experiments.campaign.resume import Deadline, Options, campaign_for
+from experiments.campaign.runner import AttemptRunner
+from experiments.campaign.running_note import NoteWriter
 from experiments.campaign.selection import nothing_to_retry, runs_that_fit, runs_to_make, with_warm_ups
-from experiments.cluster.description import Prepared
+from experiments.cluster.description import PreparedCluster
 from experiments.cluster.playbooks import Playbooks
 from experiments.cluster.progress import Progress, duration
 from experiments.cluster.provenance import Git, git_state
@@ -35,13 +35,13 @@ from experiments.util.errors import UserError
 
 
 class Display(Protocol):
-    """What a person is shown of a campaign; whoever calls decides how."""
+    """How a campaign is shown to a person; the caller decides."""
 
     def begins(self, campaign: Campaign) -> None:
-        """Its runs are about to begin."""
+        """Its runs are about to start."""
 
     def ends(self, campaign: Campaign) -> None:
-        """No more of its runs are made by this command."""
+        """This command makes no more of its runs."""
 
     def judges(self, campaign: Campaign) -> int:
         """Shows which figures left the bands of their references; the exit status, 1 or 0."""
@@ -52,27 +52,27 @@ def run_matrix(
     playbooks: Playbooks,
     matrix: Matrix,
     options: Options,
-    running: Running,
+    note: NoteWriter,
     display: Display,
 ) -> int:
-    """Runs what is left to run of `matrix`; returns the exit status, 0 if all asked for is done and ok.
+    """Runs what of `matrix` is not done; returns the exit status, 0 if all requested runs are done and ok.
 
     Raises:
-        UserError: it can't begin or can't go on.
-        Interrupted: a signal ended it; what was under way is recorded, and nothing runs on.
+        UserError: it can't start, or can't continue.
+        Interrupted: a signal ended it; what was running is recorded, and nothing keeps running.
     """
     results = root / "results"
-    began = time.monotonic()  # whoever has half an hour waits for the preparation, too
+    began = time.monotonic()  # the preparation counts towards --max-time
     with prepared_cluster(playbooks, matrix, results, "run", options.break_lock) as prepared:
         git = git_state(root)
-        # Of older campaigns, too: the next one may not be the one that a dead controller left.
+        # Of older campaigns, too: the one resumed may not be the one that a dead controller left.
         for folder in campaigns(results / matrix.name):
             try:
-                Attempts(playbooks, open_campaign(folder), prepared, git).recover()
+                AttemptRunner(playbooks, open_campaign(folder), prepared, git).recover()
             except UserError as error:
-                playbooks.screen.line(f"Passed over: {error}", "yellow")
+                playbooks.screen.line(f"Skipped: {error}", "yellow")
         plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
-        fitting = runs_that_fit(plan, options.only)  # before a campaign that would have no run is begun
+        fitting = runs_that_fit(plan, options.only)  # fails before a campaign without runs is created
         campaign = campaign_for(root, playbooks, matrix, prepared, git, plan, options)
         keep_references(campaign.folder, campaign.file.references, prepared.references)
         selected = runs_to_make(campaign, fitting, options.retry)
@@ -81,9 +81,9 @@ def run_matrix(
             return 0
         selected = whole_groups(plan, selected)
         display.begins(campaign)
-        time_left = TimeLeft(options.max_time_s, began, results)
+        deadline = Deadline(options.max_time_s, began, results)
         loop = _Loop(playbooks, campaign, prepared, git, display, side_by_side=options.side_by_side)
-        status = loop.go(plan, selected, time_left, running)
+        status = loop.run(plan, selected, deadline, note)
     return display.judges(campaign) or status
 
 
@@ -94,7 +94,7 @@ class _Loop:
         self,
         playbooks: Playbooks,
         campaign: Campaign,
-        prepared: Prepared,
+        prepared: PreparedCluster,
         git: Git,
         display: Display,
         *,
@@ -104,65 +104,67 @@ class _Loop:
         self._screen = playbooks.screen
         self._campaign = campaign
         self._cluster = prepared.cluster
-        self._attempts = Attempts(playbooks, campaign, prepared, git)
+        self._runner = AttemptRunner(playbooks, campaign, prepared, git)
         self._display = display
         self._side_by_side = side_by_side
 
-    def go(self, plan: list[PlannedRun], selected: list[PlannedRun], left: TimeLeft, running: Running) -> int:
-        """Runs what is not done of `selected`, shows the table, returns the exit status.
+    def run(
+        self, plan: list[PlannedRun], selected: list[PlannedRun], deadline: Deadline, note: NoteWriter
+    ) -> int:
+        """Runs what of `selected` is not done, shows the table, returns the exit status.
 
-        `plan` has the campaign's runs and warm-ups; which of them can be made may have changed since it began
-        (the link is set to another rate, say).
+        `plan` has the campaign's runs and warm-ups. Which of them can be made may have changed since it began
+        (with the link's rate, say).
         """
         possible = [run for run in selected if run.cannot_run is None]
-        todo = self._lacking(possible)
+        todo = self._unfinished(possible)
         done = len(possible) - len(todo)
         if done:
             self._screen.line(f"{done} of {len(possible)} runs are done already.")
         at, order = done, self._with_warm_ups(plan, todo)
-        running.begins(self._campaign.file.name, selected, order)
+        note.begins(self._campaign.file.name, selected, order)
         groups = self._groups(order)
         for place, group in enumerate(groups):
             self._playbooks.interrupts.check()
             first, at = at + 1, at + sum(not run.warm_up for run in group.runs)
-            due = first_that_counts(groups[place:])
-            if not self._in_time(left, due):
+            due = through_first_measured(groups[place:])
+            if not self._fits(deadline, due):
                 break
-            which = f"run {at} of {len(possible)}" if at >= first else f"warm-up before run {first}"
-            which = f"runs {first} to {at} of {len(possible)}" if at > first else which
-            quiet = self._wait_for_quiet(which, group)
-            if not self._in_time(left, due):  # waiting takes time, too
+            position = f"run {at} of {len(possible)}" if at >= first else f"warm-up before run {first}"
+            position = f"runs {first} to {at} of {len(possible)}" if at > first else position
+            quiet = self._wait_for_quiet(position, group)
+            if not self._fits(deadline, due):  # waiting takes time, too
                 break
             refuse_changed_launching(self._playbooks.root, self._campaign.file.identity, group.name)
             if quiet is not None and quiet.disturbed:
-                said = f"{group.name} begins all the same: {_not_quiet(quiet)}; its record says so."
-                self._screen.line(said, "yellow")
-            time_left = partial(_time_left, rest=len(possible) - at, mean=self._mean_total())
-            records = self._attempts.make(group, quiet, which, time_left)
-            left.learn(records)
+                notice = f"{group.name} starts all the same: {_not_quiet(quiet)}; its record says so."
+                self._screen.line(notice, "yellow")
+            estimate = partial(_estimate, rest=len(possible) - at, mean=self._mean_total())
+            records = self._runner.run(group, quiet, position, estimate)
+            deadline.learn(records)
             for record in [record for record in records if not record.ok][:1]:
                 # Now, so that the time it takes is no other run's.
-                self._attempts.stop(self._campaign.attempts(record.run_id)[-1])
+                self._runner.stop(self._campaign.attempts(record.run_id)[-1])
         self._display.ends(self._campaign)
         if not possible:
-            self._screen.line("None of these runs can be made on this cluster.", "red")
+            self._screen.line("This cluster can run none of these.", "red")
             return 1
         if not todo:
-            self._screen.line("Everything is done already; nothing was run. (--new begins a new campaign.)")
-        return 1 if self._lacking(possible) else 0
+            self._screen.line("Everything is done already; nothing was run. (--new starts a new campaign.)")
+        return 1 if self._unfinished(possible) else 0
 
-    def _in_time(self, left: TimeLeft, due: Sequence[Group]) -> bool:
-        """Whether there is time for these; says so where there is not."""
-        if left.suffices(*due):
+    def _fits(self, deadline: Deadline, due: Sequence[Group]) -> bool:
+        """Whether there is time for these; says so if there is not."""
+        if deadline.allows(*due):
             return True
         self._screen.line(
-            f"{due[-1].name} is not begun: it would not end within --max-time. The same command goes on.",
+            f"{due[-1].name} was not started: it would not end within --max-time. The same command resumes.",
             "yellow",
         )
         return False
 
-    def _lacking(self, runs: Iterable[PlannedRun]) -> list[PlannedRun]:
-        """Those that have no record that is ok; of runs that begin at once, not all of the same moment."""
+    def _unfinished(self, runs: Iterable[PlannedRun]) -> list[PlannedRun]:
+        """Those without an ok record; of runs that start together, also those of different moments."""
         return [run for run in runs if not self._is_done(run)]
 
     def _is_done(self, run: PlannedRun) -> bool:
@@ -179,15 +181,15 @@ class _Loop:
         return groups
 
     def _with_warm_ups(self, plan: list[PlannedRun], todo: list[PlannedRun]) -> list[PlannedRun]:
-        """What is to do, in the plan's order, with the warm-ups that it needs and that were not made."""
+        """The unfinished runs in the plan's order, with the warm-ups they need that were not made."""
         return [
             run
             for run in with_warm_ups(plan, todo)
-            if not run.warm_up or (run.cannot_run is None and self._lacking([run]))
+            if not run.warm_up or (run.cannot_run is None and self._unfinished([run]))
         ]
 
-    def _wait_for_quiet(self, which: str, group: Group) -> Quiet | None:
-        """Returns once the nodes are quiet, or when the inventory says that it is to begin all the same."""
+    def _wait_for_quiet(self, position: str, group: Group) -> Quiet | None:
+        """Returns once the nodes are quiet, or when the inventory allows a start all the same."""
         limits = self._cluster.quiet
         if limits is None:
             return None
@@ -196,7 +198,9 @@ class _Loop:
 
         def tell(waiting_for: str) -> None:
             nonlocal first
-            self._screen.status(f"{which} · {group.name} · waits for quiet nodes: {waiting_for}", now=first)
+            self._screen.status(
+                f"{position} · {group.name} · waiting for quiet nodes: {waiting_for}", now=first
+            )
             first = False
             self._playbooks.interrupts.check()
 
@@ -204,8 +208,8 @@ class _Loop:
         self._screen.clear_status()
         if quiet.disturbed and limits.otherwise == "stop":
             raise UserError(
-                f"{group.name} is not begun: {_not_quiet(quiet)}. End what disturbs, or raise the limit "
-                "(quiet_* in the inventory); the same command goes on."
+                f"{group.name} was not started: {_not_quiet(quiet)}. End what disturbs them, or raise "
+                "the limit (quiet_* in the inventory); the same command resumes."
             )
         return quiet
 
@@ -221,8 +225,8 @@ def _not_quiet(quiet: Quiet) -> str:
     return f"after {quiet.waited_s:.0f} s the nodes are not quiet ({'; '.join(quiet.disturbed)})"
 
 
-def _time_left(progress: Sequence[Progress], rest: int, mean: float | None) -> str:
-    """What is left of these runs, and of all, where `rest` runs of `mean` seconds follow."""
+def _estimate(progress: Sequence[Progress], rest: int, mean: float | None) -> str:
+    """The time left for these runs, and for all if `rest` runs of `mean` seconds follow."""
     known = [each.seconds_left for each in progress]
     if not known or any(seconds is None for seconds in known):
         return ""

@@ -1,4 +1,4 @@
-"""The plan: which runs of a matrix, in which order, and which of them this cluster can't run and why."""
+"""The plan: the runs of a matrix in their order, and why this cluster can't run some of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from experiments.cluster.abilities import why_no_conditions
 from experiments.cluster.description import Cluster
-from experiments.matrix.model import Matrix, run_fields
+from experiments.matrix.model import Matrix
 from experiments.matrix.seeds import WARM_UP_SEEDS
-from experiments.matrix.workers import why_not_shared, with_share
+from experiments.matrix.specification import ClusterDefaults, make_specification
+from experiments.matrix.workers import why_not_shared
 from experiments.util.errors import UserError
 from training.spec import RunSpec, explain
 
@@ -31,7 +32,7 @@ class PlannedRun(BaseModel):
     warm_up: bool = False  # recorded, and never counted
     # Other axes that come to the same run on this cluster, such as its own number of threads, written out.
     also: list[dict[str, Any]] = Field(default_factory=list)
-    # The runs that begin at once as users of one cluster, this one among them; empty: it is made alone.
+    # The runs that start together as users of one cluster, this one among them; empty: it is made alone.
     together: list[str] = Field(default_factory=list)
 
     @property
@@ -46,7 +47,7 @@ def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[Planne
     Block by block (the runs of one seed on one setting of the cluster, such as its link rate), each in the
     matrix's arrangement; before a stack's first run in a block comes its warm-up, if the matrix has any.
 
-    Runs that begin at once are of one block, and follow one another.
+    Runs that start together are of one block, and follow one another.
 
     Raises:
         UserError: with as many workers as the cluster has, a run of `workers: all` is not valid.
@@ -82,7 +83,7 @@ def _add(runs: list[PlannedRun], run: PlannedRun) -> None:
 
 
 def _with_partners(runs: Sequence[PlannedRun], first_seed: dict[int, int]) -> list[PlannedRun]:
-    """The runs of a block in their order, but those that begin at once behind the first of them."""
+    """The runs of a block in their order, but those that start together right after the first of them."""
     groups: dict[str, list[PlannedRun]] = {}
     for run in runs:
         seed = first_seed.get(run.specification.work.seed)
@@ -134,21 +135,8 @@ def _warm_up(runs: Iterable[PlannedRun]) -> PlannedRun:
 
 
 def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data_digest: str) -> PlannedRun:
-    work, conditions = run_fields(matrix, combination)
-    # What the matrix leaves open, the cluster decides; what it asks for, the cluster must have.
-    work.setdefault("slots_per_worker", cluster.slots_per_worker)
-    if cluster.threads is not None:
-        conditions.setdefault("threads", cluster.threads)
-    conditions.setdefault("pinning", cluster.pinning)
-    conditions.setdefault("device", cluster.device)
-    conditions.setdefault("link_rate", cluster.link.configured)
-    content = {
-        "stack": combination["stack"],
-        "work": {**with_share(work), "data": matrix.data, "data_digest": data_digest},
-        "conditions": conditions,
-    }
     try:
-        specification = RunSpec.model_validate(content)
+        specification = make_specification(matrix, combination, data_digest, _defaults(cluster))
     except ValidationError as error:
         run = ", ".join(f"{name}={value}" for name, value in combination.items())
         raise UserError(explain(error, f"On this cluster the matrix {matrix.name} (with {run})")) from error
@@ -156,8 +144,17 @@ def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data
         run_id=specification.run_id,
         axes=combination,
         specification=specification,
-        cannot_run=matrix.excluded(combination) or why_not_shared(work) or why_not(specification, cluster),
+        cannot_run=matrix.excluded(combination)
+        or why_not_shared(matrix.global_batch(combination), specification.work.world_size)
+        or why_not(specification, cluster),
     )
+
+
+def _defaults(cluster: Cluster) -> ClusterDefaults:
+    """What the matrix leaves open, the cluster decides; what it asks for, the cluster must have."""
+    conditions = {"pinning": cluster.pinning, "device": cluster.device, "link_rate": cluster.link.configured}
+    threads = {} if cluster.threads is None else {"threads": cluster.threads}
+    return ClusterDefaults(cluster.slots_per_worker, conditions | threads)
 
 
 def why_not(specification: RunSpec, cluster: Cluster) -> str | None:

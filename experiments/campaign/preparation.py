@@ -1,4 +1,4 @@
-"""What every command that touches the cluster begins with: the lock, and a cluster that is prepared."""
+"""How every command that touches the cluster starts: it takes the lock and prepares the cluster."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from experiments.campaign.attempt import VARIABLES, Attempt
-from experiments.campaign.code_archive import build_archive
-from experiments.cluster.description import Prepared, read_prepared
+from experiments.campaign.code_archive import training_archive
+from experiments.cluster.description import PreparedCluster, read_prepared
 from experiments.cluster.lock import cluster_lock
 from experiments.cluster.playbooks import Playbooks, failure_message, last_lines, process_mark
 from experiments.matrix.model import Matrix
@@ -24,7 +24,7 @@ PREFIX = ".prepare-"  # then the controller's process id
 @contextmanager
 def prepared_cluster(
     playbooks: Playbooks, matrix: Matrix, results: Path, verb: str, break_lock: bool
-) -> Iterator[Prepared]:
+) -> Iterator[PreparedCluster]:
     """The cluster, locked and with the matrix's data staged, for as long as the context is open.
 
     Args:
@@ -32,38 +32,38 @@ def prepared_cluster(
         matrix: whose data is prepared.
         results: the folder with the results of all matrices.
         verb: what the lock is taken for.
-        break_lock: take it also from a holder who may still be alive.
+        break_lock: take it even from a holder who may still be alive.
     """
     results.mkdir(parents=True, exist_ok=True)
-    end_left_behind(playbooks, results)
+    end_orphaned_playbooks(playbooks, results)
     folder = results / f"{PREFIX}{os.getpid()}"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    kept = False
+    keep_log = False
     try:
         with cluster_lock(playbooks, verb, folder, take_over=break_lock):
             prepared = _prepare(playbooks, matrix, folder)
             yield prepared
     except UserError:
-        kept = (folder / "prepare.log").exists() and not (folder / "cluster.json").exists()
+        keep_log = (folder / "prepare.log").exists() and not (folder / "cluster.json").exists()
         raise
     finally:
-        if not kept:
+        if not keep_log:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> Prepared:
-    screen, log, begun = playbooks.screen, folder / "prepare.log", utc_now()
+def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> PreparedCluster:
+    screen, log, started = playbooks.screen, folder / "prepare.log", utc_now()
 
     def tick() -> None:
-        seconds = (utc_now() - begun).total_seconds()
+        seconds = (utc_now() - started).total_seconds()
         screen.status(
             f"preparing the cluster and the data set ({seconds:.0f} s)" if screen.is_terminal else "preparing"
         )
 
     screen.status("preparing the cluster and the data set", now=True)
     archive = folder / "training.zip"
-    write_whole(archive, build_archive(playbooks.root / "training"))
+    write_whole(archive, training_archive(playbooks.root))
     variables = {
         "prepare_code_archive": str(archive.absolute()),
         "prepare_data_spec": matrix.data.model_dump(mode="json"),
@@ -79,13 +79,13 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> Prepared:
     return read_prepared(folder, matrix.data)
 
 
-def end_left_behind(playbooks: Playbooks, results: Path) -> None:
+def end_orphaned_playbooks(playbooks: Playbooks, results: Path) -> None:
     """Ends the playbooks that killed controllers left running on this machine."""
     in_use = marks_in_use()
-    # Of run.yml and of stop.yml, which works on behind a run that failed and has its record already.
+    # Of run.yml, and of stop.yml, which may still be running after a failed run has its record.
     for path in sorted(results.glob(f"*/[0-9]*/*/[0-9]*/*{VARIABLES}")):
         mark = process_mark(path)
-        if mark in in_use and Attempt(path.parent).controller_gone and _ended(mark):
+        if mark in in_use and Attempt(path.parent).controller_gone and _end_playbook(mark):
             playbooks.screen.line(
                 f"Ended a playbook that a killed controller had left running ({path.parent.parent.name})."
             )
@@ -93,21 +93,21 @@ def end_left_behind(playbooks: Playbooks, results: Path) -> None:
         pid = folder.name.removeprefix(PREFIX)
         if pid.isdigit() and not has_process(int(pid)):
             for name in ("lock-vars.json", "prepare-vars.json"):
-                _ended(process_mark(folder / name))
+                _end_playbook(process_mark(folder / name))
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _ended(mark: str) -> bool:
+def _end_playbook(mark: str) -> bool:
     """Ends the playbook with this mark; whether there was one.
 
     Raises:
-        UserError: it could not be ended, and would get in the way of what comes.
+        UserError: it could not be ended, and would get in the way.
     """
     was_there = end_marked(mark)
-    left = sorted(processes_with(mark))
-    if left:
+    survivors = sorted(processes_with(mark))
+    if survivors:
         raise UserError(
-            f"A playbook that a killed controller had left running can't be ended (process {left[0]}, maybe "
-            "another user's): end it, then give the same command again."
+            f"A playbook that a killed controller had left running can't be ended (process "
+            f"{survivors[0]}, maybe another user's): end it, then give the same command again."
         )
     return was_there

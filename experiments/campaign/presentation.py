@@ -1,4 +1,4 @@
-"""How the report reads a campaign: its matrix's description and ladders, which decide nothing about a run."""
+"""How the report presents a campaign: its matrix's description and ladders, which decide no run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from experiments.util.errors import UserError
 from experiments.util.files import write_whole
 from training.spec import explain
 
-FILE: Final = "reading.json"  # of a campaign: what holds, where the matrix has changed since its beginning
+FILE: Final = "reading.json"  # of a campaign, if the matrix has changed since it began
 
 
-class Reading(BaseModel):
-    """What a matrix says to the report alone."""
+class Presentation(BaseModel):
+    """What a matrix says only to the report."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -25,29 +25,29 @@ class Reading(BaseModel):
     ladders: list[Ladder]
 
 
-def reading_of(matrix: Matrix) -> Reading:
-    """What `matrix` says to the report."""
-    return Reading(description=" ".join(matrix.description.split()), ladders=matrix.ladders)
+def presentation_of(matrix: Matrix) -> Presentation:
+    """What `matrix` says only to the report."""
+    return Presentation(description=" ".join(matrix.description.split()), ladders=matrix.ladders)
 
 
-def kept_reading(folder: Path) -> Reading | None:
-    """What holds for the campaign in `folder`; None where it is what the campaign began with.
+def read_presentation(folder: Path) -> Presentation | None:
+    """The newest presentation of the campaign in `folder`; None if it is the one it began with.
 
     Raises:
         UserError: its file is damaged.
     """
     path = folder / FILE
     try:
-        return Reading.model_validate_json(path.read_bytes())
+        return Presentation.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except ValidationError as error:
         raise UserError(
-            f"{explain(error, str(path))} Delete it: the next `run` that goes on with this campaign writes "
-            "it anew from the matrix."
+            f"{explain(error, str(path))} Delete it: the next `run` that resumes this campaign writes it "
+            "again from the matrix."
         ) from error
 
 
-def keep_reading(folder: Path, reading: Reading) -> None:
-    """Keeps beside a campaign what the matrix says now: campaign.json is written once."""
-    write_whole(folder / FILE, reading.model_dump_json(indent=2) + "\n")
+def write_presentation(folder: Path, presentation: Presentation) -> None:
+    """Writes it beside campaign.json, which is written only once."""
+    write_whole(folder / FILE, presentation.model_dump_json(indent=2) + "\n")

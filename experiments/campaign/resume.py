@@ -1,4 +1,4 @@
-"""What a command begins with: what it was told, the campaign that it goes on with, the time that it has."""
+"""What a command starts with: its options, the campaign that it resumes or creates, its deadline."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.campaign.campaign import Campaign, campaigns, create_campaign, open_campaign
-from experiments.campaign.code_archive import build_archive
+from experiments.campaign.code_archive import training_archive
 from experiments.campaign.concurrent import Group
 from experiments.campaign.estimates import Estimates
 from experiments.campaign.identity import identity_of
 from experiments.campaign.plan import PlannedRun
-from experiments.campaign.presentation import Reading, keep_reading, reading_of
-from experiments.cluster.description import Prepared
+from experiments.campaign.presentation import Presentation, presentation_of, write_presentation
+from experiments.cluster.description import PreparedCluster
 from experiments.cluster.playbooks import Playbooks
 from experiments.cluster.provenance import Git
 from experiments.matrix.model import Matrix
@@ -26,32 +26,32 @@ from experiments.util.screen import Screen
 
 @dataclass(frozen=True)
 class Options:
-    """What `run` was told."""
+    """The options of `run`."""
 
     only: str | None = None
     retry: str | None = None  # only runs whose newest attempt ended so: failed or interrupted
     new: bool = False
     break_lock: bool = False
-    side_by_side: bool = False  # runs of one worker at once, on different workers
-    max_time_s: float | None = None  # begin no run that would not end within so many seconds
+    side_by_side: bool = False  # several runs of one worker at a time, on different workers
+    max_time_s: float | None = None  # start no run that would not end within so many seconds
 
 
-class TimeLeft:
-    """How much of the time that a command may take is left."""
+class Deadline:
+    """Until when a command may run."""
 
     def __init__(self, limit_s: float | None, began: float, results: Path) -> None:
-        """The time begins at `began`, by the monotonic clock; `results` are read now."""
+        """The time counts from `began`, by the monotonic clock; `results` are read now."""
         self._end = None if limit_s is None else began + limit_s
         self._estimates = Estimates(results) if limit_s is not None else None
 
-    def suffices(self, *groups: Group) -> bool:
-        """Whether groups that begin now, one after another, end in time, as far as earlier runs tell."""
+    def allows(self, *groups: Group) -> bool:
+        """Whether groups that start now, one after another, would end in time, by earlier runs."""
         if self._end is None or self._estimates is None:
             return True
         return time.monotonic() + sum(_seconds(group, self._estimates) for group in groups) < self._end
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Takes account of what was made since the results were read."""
+        """Takes account of runs that ended since the results were read."""
         if self._estimates is not None:
             for record in records:
                 self._estimates.add(record)
@@ -67,19 +67,19 @@ def campaign_for(
     root: Path,
     playbooks: Playbooks,
     matrix: Matrix,
-    prepared: Prepared,
+    prepared: PreparedCluster,
     git: Git,
     plan: list[PlannedRun],
     options: Options,
 ) -> Campaign:
-    """The newest campaign, if it was made of the same things as there are now, else a new one.
+    """The newest campaign, if everything it is made of is still the same; else a new one.
 
     Raises:
-        UserError: the newest has another one's name, or can't be retried.
+        UserError: the newest has another campaign's name, or can't be retried.
     """
     say = playbooks.screen.line
     folder = root / "results" / matrix.name
-    archive = build_archive(root / "training")
+    archive = training_archive(root)
     identity = identity_of(root, matrix, prepared, sha256(archive), plan)
     existing = campaigns(folder)
     if existing and not options.new:
@@ -91,22 +91,22 @@ def campaign_for(
             )
         changed = campaign.file.identity.differences(identity)
         if not changed:
-            say(f"Campaign {campaign.file.name} of {matrix.name} goes on.")
-            return _read_as_now(campaign, matrix, playbooks.screen)
-        since = f"Since campaign {campaign.file.name} this has changed: {', '.join(changed)}."
+            say(f"Resuming campaign {campaign.file.name} of {matrix.name}.")
+            return _with_current_presentation(campaign, matrix, playbooks.screen)
+        since = f"Changed since campaign {campaign.file.name}: {', '.join(changed)}."
         if options.retry is not None:
-            raise UserError(f"{since} So nothing of it can be retried; leave --retry out for a new campaign.")
-        say(f"{since} So this is a new campaign.", "yellow")
+            raise UserError(f"{since} Its runs can't be retried; leave --retry out to start a new campaign.")
+        say(f"{since} This starts a new campaign.", "yellow")
     campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git)
-    say(f"Campaign {campaign.file.name} of {matrix.name} begins.")
+    say(f"Starting campaign {campaign.file.name} of {matrix.name}.")
     return campaign
 
 
-def _read_as_now(campaign: Campaign, matrix: Matrix, screen: Screen) -> Campaign:
-    """The campaign with the matrix's description and ladders as they are now, which are kept beside it."""
-    now = reading_of(matrix)
-    if now == Reading(description=campaign.file.description, ladders=campaign.file.ladders):
+def _with_current_presentation(campaign: Campaign, matrix: Matrix, screen: Screen) -> Campaign:
+    """The campaign with the matrix's current description and ladders, which are written beside it."""
+    current = presentation_of(matrix)
+    if current == Presentation(description=campaign.file.description, ladders=campaign.file.ladders):
         return campaign
-    keep_reading(campaign.folder, now)
-    screen.line("The matrix's description or ladders have changed; the campaign's report follows them.")
+    write_presentation(campaign.folder, current)
+    screen.line("The matrix's description or ladders have changed; the campaign's report will follow them.")
     return open_campaign(campaign.folder)

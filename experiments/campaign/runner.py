@@ -1,4 +1,4 @@
-"""Attempts at runs: one that is alone, or several that begin at once, each with its record in any case."""
+"""Attempts at runs, alone or several at once. Each gets its record, however it ends."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from experiments.campaign.attempt import Attempt
 from experiments.campaign.campaign import Campaign, environment_of
 from experiments.campaign.concurrent import Group
 from experiments.campaign.plan import PlannedRun
-from experiments.cluster.description import Cluster, Prepared
+from experiments.cluster.description import Cluster, PreparedCluster
 from experiments.cluster.environment import Environment
 from experiments.cluster.playbooks import TICK_S, Playbooks, failure_message
 from experiments.cluster.progress import Follower, Progress
 from experiments.cluster.provenance import Git
 from experiments.cluster.quiet import Quiet
 from experiments.records.compose import compose
-from experiments.records.observation import Asked, Happened
-from experiments.records.record import Record, Together, write_record
+from experiments.records.observation import Observation, Request
+from experiments.records.record import ConcurrentStart, Record, write_record
 from experiments.util.files import utc_now
 from experiments.util.interrupts import Interrupted
-from training.digest import code_digest
+from training.util.digest import code_digest
 
 DEAD_CONTROLLER: Final = (
     "The controller ended in the middle of the run and left no record (killed, switched off, or without room "
@@ -29,8 +29,8 @@ DEAD_CONTROLLER: Final = (
 )
 
 
-class Trying:
-    """One attempt while it goes on: its playbook, and who follows its progress."""
+class RunningAttempt:
+    """One attempt while it runs: its playbook, and the follower of its progress."""
 
     def __init__(
         self,
@@ -39,18 +39,18 @@ class Trying:
         cluster: Cluster,
         run: PlannedRun,
         quiet: Quiet | None,
-        together: Together | None = None,
+        together: ConcurrentStart | None = None,
     ) -> None:
-        """Its folder is made; nothing of it runs yet."""
+        """Makes its folder; starts nothing."""
         self.run = run
         self.attempt = campaign.new_attempt(run.run_id)
-        self.happened = Happened(started=utc_now(), quiet=quiet, together=together)
-        self.attempt.begin(self.happened.started, together)
+        self.observation = Observation(started=utc_now(), quiet=quiet, together=together)
+        self.attempt.begin(self.observation.started, together)
         self.progress = Progress(run.specification.work.epochs)
         self.finished = False  # by itself, well or not
         self.error: Exception | None = None  # what went wrong here, in a thread of its own
         self._playbooks = playbooks
-        # Another campaign may have made the same run before: its folder there must not be met again.
+        # Another campaign may have had the same run: its folder on the shared storage must not be reused.
         name = f"{campaign.file.name}-{self.attempt.folder.name}"
         run_dir = f"{cluster.shared_storage_path}/runs/{run.run_id}/{name}"
         self._follower = Follower(cluster.shell, run_dir, self.progress, self.attempt.live)
@@ -65,8 +65,8 @@ class Trying:
         }
 
     def play(self, tick: Callable[[], None], **variables: bool | int) -> None:
-        """Runs it to its end; a signal ends it here, and what of it runs on the nodes goes on."""
-        attempt, happened = self.attempt, self.happened
+        """Runs it to its end. A signal ends the playbook; what runs on the nodes is left to `stop`."""
+        attempt, observation = self.attempt, self.observation
         self._follower.start()
         try:
             outcome = self._playbooks.play(
@@ -76,28 +76,26 @@ class Trying:
                 variables_file=attempt.variables,
                 tick=tick,
             )
-            happened.exit_code, happened.total_s = outcome.exit_code, outcome.seconds
-            happened.ended = utc_now()
+            observation.exit_code, observation.total_s = outcome.exit_code, outcome.seconds
+            observation.ended = utc_now()
             self.finished = True
         except Interrupted:
             signal = self._playbooks.interrupts.received[0]
-            happened.interrupted = (
-                f"The controller was told to stop ({signal.name}) while the run was under way."
-            )
+            observation.interrupted = f"The controller was told to stop ({signal.name}) during the run."
         finally:
             self._follower.stop()
 
     @property
     def fault(self) -> str | None:
-        """What `watch` can't see of it."""
+        """Why `watch` can't see all of it; None if it can."""
         fault = self._follower.fault
-        return None if fault is None else f"{self.attempt.live} is not complete: {fault}."
+        return None if fault is None else f"{self.attempt.live} is incomplete: {fault}."
 
 
-class Attempts:
-    """Makes the attempts of a campaign."""
+class AttemptRunner:
+    """Runs the attempts of a campaign."""
 
-    def __init__(self, playbooks: Playbooks, campaign: Campaign, prepared: Prepared, git: Git) -> None:
+    def __init__(self, playbooks: Playbooks, campaign: Campaign, prepared: PreparedCluster, git: Git) -> None:
         self._playbooks = playbooks
         self._screen = playbooks.screen
         self._campaign = campaign
@@ -106,77 +104,78 @@ class Attempts:
         self._source_digest = code_digest()
 
     def recover(self) -> None:
-        """Records what a dead controller left; the preparation has ended what ran on the nodes."""
-        for run, attempt in self._campaign.left_behind():
-            happened = Happened(
+        """Records the attempts of dead controllers; the preparation has ended what ran on the nodes."""
+        for run, attempt in self._campaign.abandoned_attempts():
+            observation = Observation(
                 started=attempt.started, interrupted=DEAD_CONTROLLER, together=attempt.together
             )
-            # With the cluster as it was when the campaign began: what it is now, that attempt never saw.
-            record = self._compose(run, attempt, happened, self._campaign.file.environment)
+            # With the cluster as it was when the campaign began: that attempt never saw what it is now.
+            record = self._compose(run, attempt, observation, self._campaign.file.environment)
             write_record(record, attempt.folder)
             self._screen.line(
                 f"Recorded as interrupted: {run.run_id}, attempt {attempt.number:02d}. {DEAD_CONTROLLER}",
                 "yellow",
             )
 
-    def make(
-        self, group: Group, quiet: Quiet | None, which: str, time_left: Callable[[Sequence[Progress]], str]
+    def run(
+        self, group: Group, quiet: Quiet | None, position: str, estimate: Callable[[Sequence[Progress]], str]
     ) -> list[Record]:
-        """One attempt at each run of a group, all begun at once; their records, which are written.
+        """Makes one attempt at each run of a group, all at once; writes and returns their records.
 
         Args:
-            group: of one run, mostly.
+            group: mostly of one run.
             quiet: how quiet the nodes are.
-            which: the runs' place in the campaign, for whoever looks.
-            time_left: how long it takes yet, in words.
+            position: the runs' place in the campaign, for the screen.
+            estimate: the time left, in words.
 
         Raises:
-            Interrupted: a signal ended it; nothing of it runs any more, and the records say so.
+            Interrupted: a signal ended it; nothing of it is still running, and the records say so.
         """
         begun = utc_now()
-        tries = [
-            Trying(self._playbooks, self._campaign, self._cluster, run, quiet, group.together(place, begun))
-            for place, run in enumerate(group.runs)
+        starts = [group.start(place, begun) for place in range(len(group.runs))]
+        attempts = [
+            RunningAttempt(self._playbooks, self._campaign, self._cluster, run, quiet, start)
+            for run, start in zip(group.runs, starts, strict=True)
         ]
-        said: list[tuple[int, bool, bool]] = []
+        shown = [each.progress.milestone for each in attempts]
 
         def tick() -> None:
-            nonlocal said
-            milestones = [each.progress.milestone for each in tries]
-            now, said = milestones != said, milestones
-            told = " · ".join(f"{each.run.run_id} · {each.progress.text()}" for each in tries)
-            self._screen.status(f"{which} · {told}{time_left([each.progress for each in tries])}", now=now)
+            nonlocal shown
+            milestones = [each.progress.milestone for each in attempts]
+            now, shown = milestones != shown, milestones
+            text = " · ".join(f"{each.run.run_id} · {each.progress.text()}" for each in attempts)
+            left = estimate([each.progress for each in attempts])
+            self._screen.status(f"{position} · {text}{left}", now=now)
 
-        said = [each.progress.milestone for each in tries]
-        if group.why is not None and not self._cleared(tries):
-            return self._close(tries, which)
-        self._screen.status(f"{which} · {group.name} · starting", now=True)
+        if group.why is not None and not self._clear_nodes(attempts):
+            return self._write_records(attempts, position)
+        self._screen.status(f"{position} · {group.name} · starting", now=True)
         try:
             if group.why is None:
-                tries[0].play(tick)
+                attempts[0].play(tick)
             else:
-                _play_at_once(tries, [group.variables(place) for place in range(len(tries))], tick)
+                _play_concurrently(attempts, [group.variables(place) for place in range(len(attempts))], tick)
         finally:
             self._screen.clear_status()
-            for fault in filter(None, (each.fault for each in tries)):
+            for fault in filter(None, (each.fault for each in attempts)):
                 self._screen.line(fault, "yellow")
-            unfinished = [each for each in tries if not each.finished]
+            unfinished = [each for each in attempts if not each.finished]
             if unfinished:
-                # Whatever ended them here, nothing goes on there.
+                # Whatever ended them here, nothing may keep running there.
                 notes = self.stop(unfinished[0].attempt)
                 for each in unfinished:
-                    each.happened.notes += notes
-        return self._close(tries, which)
+                    each.observation.notes += notes
+        return self._write_records(attempts, position)
 
-    def _cleared(self, tries: Sequence[Trying]) -> bool:
-        """Ends what still runs on the nodes, once for runs that begin at once; whether that went well."""
-        notes = self.stop(tries[0].attempt)
-        for each in tries:
-            each.happened.never_began = f"{notes[0].rstrip('.')}." if notes else None
+    def _clear_nodes(self, attempts: Sequence[RunningAttempt]) -> bool:
+        """Ends what still runs on the nodes, once for runs that start together; whether that succeeded."""
+        notes = self.stop(attempts[0].attempt)
+        for each in attempts:
+            each.observation.never_began = f"{notes[0].rstrip('.')}." if notes else None
         return not notes
 
     def stop(self, attempt: Attempt) -> list[str]:
-        """Ends whatever runs on the nodes; what a record should say if that failed."""
+        """Ends whatever runs on the nodes; returns what the record should note if that failed."""
         self._screen.status("ending what still runs on the nodes", now=True)
         log = attempt.folder / "stop.log"
         try:
@@ -194,27 +193,27 @@ class Attempts:
         )
         return [f"Ending what ran on the nodes failed: {fault}"]
 
-    def _close(self, tries: Sequence[Trying], which: str) -> list[Record]:
-        """Writes the records; one that went wrong here gets its record from the next command."""
+    def _write_records(self, attempts: Sequence[RunningAttempt], position: str) -> list[Record]:
+        """Writes the records. One that failed in this program gets its record from the next command."""
         records = []
-        for each in (each for each in tries if each.error is None):
-            each.happened.epochs_seen = each.progress.epoch_figures
-            each.happened.ended = each.happened.ended or utc_now()
-            record = self._compose(each.run, each.attempt, each.happened, self._environment)
+        for each in (each for each in attempts if each.error is None):
+            each.observation.epochs_seen = each.progress.epoch_figures
+            each.observation.ended = each.observation.ended or utc_now()
+            record = self._compose(each.run, each.attempt, each.observation, self._environment)
             write_record(record, each.attempt.folder)
-            self._say(record, which, each.attempt)
+            self._show(record, position, each.attempt)
             records.append(record)
-        for each in tries:
+        for each in attempts:
             if each.error is not None:
                 raise each.error
-        if any(each.happened.interrupted is not None for each in tries):
+        if any(each.observation.interrupted is not None for each in attempts):
             raise Interrupted
         return records
 
     def _compose(
-        self, run: PlannedRun, attempt: Attempt, happened: Happened, environment: Environment
+        self, run: PlannedRun, attempt: Attempt, observation: Observation, environment: Environment
     ) -> Record:
-        asked = Asked(
+        request = Request(
             matrix=self._campaign.file.matrix,
             campaign=self._campaign.file.name,
             attempt=attempt.number,
@@ -224,10 +223,10 @@ class Attempts:
             uid=self._cluster.uid,
             environment=environment,
         )
-        return compose(asked, happened, attempt.outputs, attempt.ansible_log)
+        return compose(request, observation, attempt.outputs, attempt.ansible_log)
 
-    def _say(self, record: Record, which: str, attempt: Attempt) -> None:
-        text = f"{which} · {record.run_id} · {record.status}"
+    def _show(self, record: Record, position: str, attempt: Attempt) -> None:
+        text = f"{position} · {record.run_id} · {record.status}"
         if record.ok:
             assert (
                 record.train_s is not None
@@ -245,38 +244,38 @@ class Attempts:
             self._screen.line(f"{text}: {record.reason} Logs: {attempt.folder}", "red")
 
 
-class _GivenUp(Exception):
+class _Abandoned(Exception):
     """The thread that waits for the others has failed."""
 
 
-def _play_at_once(
-    tries: Sequence[Trying], variables: Sequence[dict[str, bool | int]], tick: Callable[[], None]
+def _play_concurrently(
+    attempts: Sequence[RunningAttempt], variables: Sequence[dict[str, bool | int]], tick: Callable[[], None]
 ) -> None:
-    """Plays each in a thread of its own, and returns when all have ended; only this thread draws."""
-    given_up = threading.Event()
+    """Plays each in a thread of its own; returns when all have ended. Only this thread draws."""
+    abandoned = threading.Event()
 
-    def look() -> None:
-        if given_up.is_set():
-            raise _GivenUp
+    def check() -> None:
+        if abandoned.is_set():
+            raise _Abandoned
 
-    def play(each: Trying, told: dict[str, bool | int]) -> None:
+    def play(each: RunningAttempt, extra: dict[str, bool | int]) -> None:
         try:
-            each.play(look, **told)
+            each.play(check, **extra)
         except Exception as error:  # raised once all have ended and have their records
             each.error = error
 
     threads = [
         threading.Thread(target=play, args=pair, name=pair[0].run.run_id)
-        for pair in zip(tries, variables, strict=True)
+        for pair in zip(attempts, variables, strict=True)
     ]
     try:
         for thread in threads:
             thread.start()
-        while living := [thread for thread in threads if thread.is_alive()]:
+        while alive := [thread for thread in threads if thread.is_alive()]:
             tick()
-            living[0].join(TICK_S)
+            alive[0].join(TICK_S)
     except BaseException:
-        given_up.set()
+        abandoned.set()
         raise
     finally:
         for thread in threads:

@@ -1,6 +1,6 @@
-"""The note of a command that runs a matrix, there while it lives: by it another terminal finds it.
+"""The note of a command that runs a matrix. It exists while the command does, so that others can find it.
 
-A command that ends takes its note away; one that was killed can't, and its note names a process that is gone.
+A command removes its note when it ends. One that is killed can't: its note names a process that is gone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from training.spec import explain
 PREFIX: Final = ".running-"  # then the controller's process id; in the folder of all results
 
 
-class Note(BaseModel):
+class CommandNote(BaseModel):
     """What a running command says of itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -30,26 +30,26 @@ class Note(BaseModel):
     matrix: str
     started: AwareDatetime
     controller: dict[str, int | str]  # `processes.self_identity` of it
-    campaign: str | None = None  # None: it has not begun
-    selected: list[str] = []  # the runs that were asked for and can be made
+    campaign: str | None = None  # None: not created yet
+    selected: list[str] = []  # the runs that were requested and can be made
     not_runnable: list[str] = []  # those that can't
-    todo: list[str] = []  # what of them is not done, in its order, with the warm-ups that it needs
+    todo: list[str] = []  # what of them is not done, in order, with the warm-ups needed
     doing: str = ""  # what its screen says
 
     @property
     def alive(self) -> bool:
-        """Whether the command is still there, on this machine."""
+        """Whether the command is still running, on this machine."""
         return is_alive(dict(self.controller))
 
 
-class Running:
-    """Keeps the note of this process for as long as the context is open."""
+class NoteWriter:
+    """Maintains the note of this process for as long as the context is open."""
 
     def __init__(self, results: Path, matrix: str, screen: Screen) -> None:
         self._path = results / f"{PREFIX}{os.getpid()}.json"
         self._screen = screen
-        self._note = Note(matrix=matrix, started=utc_now(), controller=self_identity())
-        self._troubled = False
+        self._note = CommandNote(matrix=matrix, started=utc_now(), controller=self_identity())
+        self._warned = False
 
     def __enter__(self) -> Self:
         self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ class Running:
         self._path.unlink(missing_ok=True)
 
     def begins(self, campaign: str, selected: list[PlannedRun], todo: list[PlannedRun]) -> None:
-        """The campaign begins or goes on: what was asked for, and what of it is to be done."""
+        """The campaign starts or is resumed: what was requested, and what of it is to be done."""
         self._note = self._note.model_copy(
             update={
                 "campaign": campaign,
@@ -95,34 +95,34 @@ class Running:
         self._write()
 
     def _write(self) -> None:
-        # Not made durable, as everything else is: after a power cut there is no living command to tell of.
+        # Not made durable as other files are: after a power cut there is no running command to find.
         beside = self._path.with_suffix(".new")
         try:
             beside.write_text(self._note.model_dump_json(indent=2) + "\n", encoding="utf-8")
             beside.replace(self._path)
         except OSError as error:
-            # Who watches sees less; that is no reason to end a run.
+            # `watch` sees less; that is no reason to end a run.
             beside.unlink(missing_ok=True)
-            if not self._troubled:
-                self._troubled = True
-                self._screen.line(f"`watch` can't be told what goes on: {self._path}: {error}.", "yellow")
+            if not self._warned:
+                self._warned = True
+                self._screen.line(f"`watch` will not see what happens: {self._path}: {error}.", "yellow")
 
 
-def notes(results: Path) -> list[tuple[Path, Note]]:
-    """The notes of all commands, living or dead, the newest first."""
+def read_notes(results: Path) -> list[tuple[Path, CommandNote]]:
+    """The notes of all commands, alive or dead, newest first."""
     found = [(path, note) for path in results.glob(f"{PREFIX}*.json") if (note := read_note(path))]
     return sorted(found, key=lambda each: each[1].started, reverse=True)
 
 
-def read_note(path: Path) -> Note | None:
-    """The note in the file `path`; None if it was taken away.
+def read_note(path: Path) -> CommandNote | None:
+    """The note in the file `path`; None if it was removed.
 
     Raises:
         UserError: it is not valid.
     """
     try:
-        return Note.model_validate_json(path.read_bytes())
+        return CommandNote.model_validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except ValidationError as error:
-        raise UserError(explain(error, str(path)) + " Remove it; whatever runs goes on.") from error
+        raise UserError(explain(error, str(path)) + " Remove it; this ends no run.") from error

@@ -1,8 +1,8 @@
 """What a campaign keeps of its stacks as they were when it began, besides the records of its runs.
 
-A report is made from what lies in the campaign's folder. Roles and launchers change, so what the report says
-of them is counted once, when the campaign begins; the record of how its cluster was provisioned is copied.
-Neither is part of what makes runs belong together.
+A report is made from what lies in the campaign's folder. Roles and launchers change, so what roles declare
+and claim is copied when the campaign begins, with the record of how its cluster was provisioned; lines of
+launchers are counted then. None of it is part of what makes runs belong together.
 """
 
 from __future__ import annotations
@@ -11,23 +11,23 @@ import ast
 import difflib
 import io
 import tokenize
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from experiments.cluster import provisioning
+from experiments.cluster.declarations import GROUPS, Declaration, declared_for
 from experiments.cluster.description import Cluster
-from experiments.cluster.installing import PLAYBOOK, Installing, facts_of, installing, played_roles
 from experiments.cluster.provisioning import Provisioning, newest_fitting, read_provisioning
 from experiments.cluster.stack_facts import Facts, read_facts
+from experiments.cluster.stack_folders import LAUNCHERS, role_of
 from experiments.util.errors import UserError
 from experiments.util.paths import REPOSITORY
 from training.spec import explain
 
 FILE: Final = "stacks.json"
-LAUNCHERS: Final = Path("training") / "launchers"
 NO_CODE: Final = frozenset(
     {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
     | {tokenize.ENCODING, tokenize.ENDMARKER}
@@ -49,7 +49,7 @@ class Launcher(_Part):
 class Stack(_Part):
     """What was known of one stack; a part is None where the checkout has nothing of it."""
 
-    installing: Installing | None
+    declares: Declaration | None
     facts: Facts | None
     launcher: Launcher | None
 
@@ -57,9 +57,40 @@ class Stack(_Part):
 class Stacks(_Part):
     """stacks.json of a campaign."""
 
-    schema_version: Literal[1] = 1
-    common: list[str]  # roles that every stack stands on
+    schema_version: Literal[2] = 2
+    declared_by_roles: bool = True  # False: read from their tasks, as with schema 1
     stacks: dict[str, Stack]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_schema_1(cls, content: Any) -> Any:
+        if not isinstance(content, dict) or content.get("schema_version") != 1:
+            return content
+        try:
+            stacks = {name: _stack_of_schema_1(stack) for name, stack in content["stacks"].items()}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError("is not what schema 1 says") from error
+        return {"declared_by_roles": False, "stacks": stacks}
+
+
+def _stack_of_schema_1(stack: Mapping[str, Any]) -> dict[str, Any]:
+    """What a campaign kept of a stack while packages, services, files and ports were read from its tasks."""
+    declares = None
+    if stack["installing"] is not None:
+        own = stack["installing"]["own"]
+        declares = {
+            group: {
+                "packages": node["packages"],
+                "services": node["services"],
+                "files": node["configuration"],
+            }
+            for group, node in own["nodes"].items()
+        }
+        # On which nodes was not said; nor does the report say it of any port.
+        declares["master"]["ports"] = [
+            {"port": ", ".join(port["variables"]), "default": port["number"]} for port in own["ports"]
+        ]
+    return {"declares": declares, "facts": stack["facts"], "launcher": stack["launcher"]}
 
 
 class About(_Part):
@@ -69,31 +100,29 @@ class About(_Part):
     provisioning: Provisioning | None = None
 
 
-def count_stacks(root: Path, names: Sequence[str], distribution: str) -> Stacks:
-    """What the checkout at `root` has of these stacks; the first is the baseline.
+def describe_stacks(root: Path, names: Sequence[str], distributions: Mapping[str, str]) -> Stacks:
+    """What the checkout at `root` says of these stacks; the first is the baseline.
+
+    Args:
+        root: the checkout.
+        names: of the stacks.
+        distributions: the nodes' distributions, by group.
 
     Raises:
-        UserError: a file of a role is damaged.
+        UserError: a file of a role is damaged, or declares nothing for a distribution of the cluster.
     """
-    baseline = code_lines(root / LAUNCHERS / f"{names[0]}.py")
-    stacks = {name: _stack(root, name, baseline or [], distribution) for name in names}
-    owned = {role for stack in stacks.values() if stack.facts for role in stack.facts.stands_on}
-    return Stacks(common=[role for role in played_roles(root / PLAYBOOK) if role not in owned], stacks=stacks)
+    baseline = code_lines(role_of(names[0], root).parents[1] / LAUNCHERS / f"{names[0]}.py") or []
+    return Stacks(stacks={name: _stack(root, name, baseline, distributions) for name in names})
 
 
-def _stack(root: Path, name: str, baseline: Sequence[str], distribution: str) -> Stack:
-    role = root / "roles" / name
-    facts = read_facts(role)
-    counted = None
-    if (role / "tasks" / "main.yml").is_file():
-        stands_on = facts.stands_on if facts else []
-        counted = installing(root, name, stands_on, facts_of(distribution))
+def _stack(root: Path, name: str, baseline: Sequence[str], distributions: Mapping[str, str]) -> Stack:
+    role = role_of(name, root)
     file = LAUNCHERS / f"{name}.py"
-    lines = code_lines(root / file)
+    lines = code_lines(role.parents[1] / file)
     launcher = None
     if lines is not None:
         launcher = Launcher(file=file.as_posix(), lines=len(lines), changed=added(baseline, lines))
-    return Stack(installing=counted, facts=facts, launcher=launcher)
+    return Stack(declares=declared_for(role, distributions), facts=read_facts(role), launcher=launcher)
 
 
 def code_lines(path: Path) -> list[str] | None:
@@ -138,8 +167,11 @@ def files_to_keep(results: Path, names: Sequence[str], cluster: Cluster) -> dict
     Raises:
         UserError: a role or a record of provisioning is damaged.
     """
-    distribution = next(iter(cluster.nodes.values())).distribution if cluster.nodes else ""
-    stacks = count_stacks(REPOSITORY, names, distribution)
+    distributions = {
+        group: next((node.distribution for node in cluster.nodes.values() if group in node.groups), "")
+        for group in GROUPS
+    }
+    stacks = describe_stacks(REPOSITORY, names, distributions)
     provisioned = newest_fitting(results, cluster)
     return {FILE: f"{stacks.model_dump_json(indent=2)}\n".encode()} | (
         {} if provisioned is None else {provisioning.FILE: provisioned}

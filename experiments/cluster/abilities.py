@@ -8,9 +8,9 @@ from typing import Final, Literal
 import yaml
 from pydantic import RootModel, ValidationError
 
+from experiments.cluster.stack_folders import role_of
 from experiments.util.errors import UserError
-from experiments.util.paths import ROLES
-from training.spec import LATER, Conditions, explain
+from training.spec import Conditions, explain
 
 DECLARED: Final = "meta/conditions.yml"
 OF_THE_STACK: Final = ("runtime", "launcher", "tokenizing")  # conditions that a stack must know how to give
@@ -21,17 +21,21 @@ class _Declaration(RootModel[dict[str, dict[str, Literal[True] | str]]]):
     """By condition and value: true, or why not."""
 
 
-def why_no_conditions(stack: str, conditions: Conditions, roles: Path = ROLES) -> list[str]:
+def why_no_conditions(stack: str, conditions: Conditions, roles: Path | None = None) -> list[str]:
     """Why `stack` can't run under `conditions`, without the full stop; nothing where it can.
 
     Raises:
         UserError: what the stack declares can't be read.
     """
-    asked = {name: getattr(conditions, name) for name in OF_THE_STACK}
+    usual = Conditions()
+    requested = {name: getattr(conditions, name) for name in OF_THE_STACK}
     unusual = {
-        name: value for name, value in asked.items() if value not in (LATER[name], OF_TRAINING.get(name))
+        name: value
+        for name, value in requested.items()
+        if value not in (getattr(usual, name), OF_TRAINING.get(name))
     }
-    declared = _declared(roles / stack / DECLARED) if unusual else {}
+    role = role_of(stack) if roles is None else roles / stack
+    declared = _declared(role / DECLARED) if unusual else {}
     reasons = []
     for name, value in unusual.items():
         found = declared.get(name, {}).get(value, "its role does not say that it can")

@@ -7,54 +7,17 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from experiments.cluster.environment import Gpu
+from experiments.cluster.environment import Image, Link, Node
 from experiments.cluster.quiet import QuietLimits
 from experiments.matrix.references import Reference, read_references
 from experiments.util.errors import UserError
 from training.spec import DataSpec, Sha256, explain
 
 
-class _Reported(BaseModel):
-    # Playbooks may report more than is used here; what is used must be there.
-    model_config = ConfigDict(frozen=True, extra="ignore")
-
-
-class Node(_Reported):
-    """One machine of the inventory."""
-
-    address: str
-    groups: list[str]
-    distribution: str
-    kernel: str
-    cpu: str
-    cores: int  # that training may use, not those that the machine has
-    memory_mb: int
-    python: str
-    environment_digest: str | None = None
-    docker: str | None = None
-    java: str | None = None
-    virtualization: str | None = None
-    torch: str | None = None
-    gpus: list[Gpu] = Field(default_factory=list)
-
-
-class Image(_Reported):
-    """The container image that every worker has."""
-
-    reference: str | None = None  # None: no stack of this cluster has brought it to the workers
-    id: str | None = None
-
-
-class Link(_Reported):
-    """The network between two nodes: what it was set to, and what was measured."""
-
-    configured: str | None = None  # e.g. "1gbit"; None = not limited
-    measured_mbit: float | None = None
-    between: list[str] = Field(default_factory=list)
-
-
-class Cluster(_Reported):
+class Cluster(BaseModel):
     """cluster.json."""
+
+    model_config = ConfigDict(frozen=True)
 
     inventory: str
     nodes: dict[str, Node]
@@ -69,16 +32,14 @@ class Cluster(_Reported):
     device: Literal["cpu", "cuda"]
     stacks: list[str]
     stacks_missing: dict[str, str]  # why, in a sentence
-    settings: dict[str, Sha256] = Field(
-        default_factory=dict
-    )  # of what the inventory sets of each stack's runs
+    settings: dict[str, Sha256]  # digest of what the inventory sets of each stack's runs
     shared_storage_path: str
     shell: list[str] = Field(min_length=1)
     shells: dict[str, list[str]] = Field(default_factory=dict)  # how each node is reached
     quiet: QuietLimits | None = None  # None: a run begins whatever else the nodes do
     versions: dict[str, str]
     uid: int | None = None  # of the user that training runs as
-    references: Any = Field(default_factory=list)  # as the inventory has them; Prepared has them validated
+    references: Any = Field(default_factory=list)  # unvalidated, as the inventory has them
 
     @property
     def hardware(self) -> dict[str, str]:
@@ -101,8 +62,10 @@ class Dataset(BaseModel):
     spec: DataSpec
 
 
-class Prepared(_Reported):
-    """What stands ready when prepare.yml is done."""
+class PreparedCluster(BaseModel):
+    """What is ready when prepare.yml is done."""
+
+    model_config = ConfigDict(frozen=True)
 
     cluster: Cluster
     dataset: Dataset
@@ -113,20 +76,21 @@ class Prepared(_Reported):
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def read_prepared(folder: Path, asked: DataSpec) -> Prepared:
+def read_prepared(folder: Path, requested: DataSpec) -> PreparedCluster:
     """What prepare.yml left in `folder`.
 
     Raises:
         UserError: a file is missing or not what was agreed, the data set is not the one asked for, or the
             inventory's references are not valid.
     """
-    cluster = read_json(Cluster, folder / "cluster.json", "playbooks/prepare.yml")
+    # The playbook may report more than is used here; what is used must be there.
+    cluster = read_json(Cluster, folder / "cluster.json", "playbooks/prepare.yml", extra="ignore")
     dataset = read_json(Dataset, folder / "dataset.json", "playbooks/prepare.yml")
-    if dataset.spec != asked:
+    if dataset.spec != requested:
         raise UserError(
             f"playbooks/prepare.yml prepared another data set than the matrix asks for: {dataset.spec!r}."
         )
-    return Prepared(
+    return PreparedCluster(
         cluster=cluster,
         dataset=dataset,
         dataset_file=dataset.model_dump(mode="json"),
@@ -134,14 +98,16 @@ def read_prepared(folder: Path, asked: DataSpec) -> Prepared:
     )
 
 
-def read_json(kind: type[Model], path: Path, writer: str) -> Model:
+def read_json(kind: type[Model], path: Path, writer: str, *, extra: Literal["ignore"] | None = None) -> Model:
     """The `kind` in the JSON file `path` that `writer` leaves.
+
+    `extra`: what becomes of fields that `kind` does not have (default: what `kind` itself says).
 
     Raises:
         UserError: there is none, or it is not valid.
     """
     try:
-        return kind.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(path.read_bytes(), extra=extra)
     except OSError as error:
         raise UserError(f"{writer} left no readable {path.name}: {error.strerror} ({path}).") from error
     except ValidationError as error:

@@ -26,7 +26,7 @@ class Gpu(Part):
     pseudo: bool  # declared for what schedules GPUs to be rehearsed; there is no hardware
 
 
-class NodeState(Part):
+class Node(Part):
     """One machine of the cluster."""
 
     address: str
@@ -34,7 +34,7 @@ class NodeState(Part):
     distribution: str
     kernel: str
     cpu: str
-    cores: int
+    cores: int  # that training may use, not those that the machine has
     memory_mb: int
     python: str
     environment_digest: str | None
@@ -45,17 +45,17 @@ class NodeState(Part):
     gpus: list[Gpu] = Field(default_factory=list)
 
 
-class ImageState(Part):
-    """The container image."""
+class Image(Part):
+    """The container image that every worker has."""
 
     reference: str | None  # None: no stack of this cluster has brought it to the workers
     id: str | None
 
 
-class LinkState(Part):
-    """The network between two nodes."""
+class Link(Part):
+    """The network between two nodes: what it was set to, and what was measured."""
 
-    configured: str | None
+    configured: str | None  # e.g. "1gbit"; None = not limited
     measured_mbit: float | None
     between: list[str]
 
@@ -64,12 +64,12 @@ class Environment(Part):
     """What the run ran on and with."""
 
     inventory: str
-    nodes: dict[str, NodeState]
+    nodes: dict[str, Node]
     workers: list[str]
     environment_digest: str
     lock: str
-    image: ImageState
-    link: LinkState
+    image: Image
+    link: Link
     pinning: str
     slots_per_worker: int
     device: str

@@ -96,7 +96,7 @@ class Playbooks:
         try:
             self._watch(waiter, name, tick, deferred)
         finally:
-            # Also when a tick went wrong: no playbook goes on behind a program that has ended.
+            # Even if a tick failed: no playbook keeps running after this program has ended.
             if waiter.is_alive():
                 end_group(process.pid, mark)
             waiter.join()
@@ -133,7 +133,7 @@ class Playbooks:
         environment["ANSIBLE_CONFIG"] = str(self.root / "ansible.cfg")
         environment["ANSIBLE_NOCOLOR"] = "1"
         environment.pop("ANSIBLE_FORCE_COLOR", None)
-        environment["PYTHONUNBUFFERED"] = "1"  # the log shows what goes on, not what went on
+        environment["PYTHONUNBUFFERED"] = "1"  # the log shows what happens now
         environment["LC_ALL"] = "C.UTF-8"  # Ansible refuses to start in a locale that is not UTF-8
         return environment
 

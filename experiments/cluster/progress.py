@@ -1,4 +1,4 @@
-"""Following a run while it goes on: progress.jsonl on the shared storage, through one long-lived process.
+"""Following a run while it runs: progress.jsonl on the shared storage, through one long-lived process.
 
 Asking again and again with Ansible would disturb what is measured.
 """
@@ -38,7 +38,7 @@ class Progress:
             event = json.loads(line)
             kind, moment = event["event"], float(event["time"])
             if kind == "start":
-                # A stack that starts the training anew starts the figures anew.
+                # A stack that restarts the training restarts the figures.
                 self.epoch_figures, self.step, self.ranks, self._start = [], None, [], moment
                 self._steps_per_epoch = int(event["steps_per_epoch"])
             elif kind == "step":
@@ -60,7 +60,7 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """What is left of the training, judged by what has been done; None before the first step."""
+        """The time left for the training, judged by what is done; None before the first step."""
         if self.step is None or self._start is None or self._now is None or not self._steps_per_epoch:
             return None
         done = (self.step["epoch"] - 1) * self._steps_per_epoch + self.step["step"]
@@ -88,12 +88,12 @@ class Progress:
 
     @property
     def milestone(self) -> tuple[int, bool, bool]:
-        """Changes when something happened that is worth a line of its own."""
+        """Changes with whatever is worth a line of its own."""
         return (int(self.step["epoch"]) if self.step else 0, self._start is not None, self._ended)
 
 
 class Follower:
-    """Reads progress.jsonl of a run directory on the cluster while the run goes on."""
+    """Reads progress.jsonl of a run directory on the cluster while the run runs."""
 
     def __init__(self, shell: Sequence[str], run_dir: str, progress: Progress, copy: Path) -> None:
         """Nothing is read yet; every line that comes is added to `copy`, for whoever watches."""
@@ -109,7 +109,7 @@ class Follower:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begins to follow. Where the connection fails there is no live progress, and no harm to the run."""
+        """Starts to follow. If the connection fails there is no live progress, and no harm to the run."""
         try:
             self._process = subprocess.Popen(
                 self._command,
@@ -148,7 +148,7 @@ class Follower:
         try:
             with self._copy.open("a", encoding="utf-8") as file:
                 file.write(line)
-        except OSError as error:  # the run goes on, and its events come home with it
+        except OSError as error:  # no reason to end the run, whose events come home with it
             self.fault = error.strerror or str(error)
 
 

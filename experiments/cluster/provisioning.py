@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -30,12 +31,28 @@ class RoleDone(_Part):
     tasks: int = Field(ge=0)  # those that ran on a host at least
     changed: dict[str, int]  # tasks that changed something, by host; one that changed nothing is not named
     failed: list[str]  # hosts
+    tasks_by_host: dict[str, int] = Field(default_factory=dict)  # those that ran there; since schema 2
+    seconds_by_host: dict[str, float] = Field(default_factory=dict)  # while they ran there; since schema 2
+
+    @property
+    def outermost(self) -> str:
+        """The role that the playbook played."""
+        return [*self.within, self.role][0]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """What some roles took in one provisioning, on all hosts or on one of them."""
+
+    tasks: int
+    changes: int  # by task and host
+    seconds: float
 
 
 class Provisioning(_Part):
     """One time that playbooks/provision.yml was run."""
 
-    schema_version: Literal[1]
+    schema_version: Literal[1, 2]
     inventory: str
     nodes: dict[str, str]  # address by name
     variables: dict[str, Any]  # those that the playbook names; none is a secret
@@ -65,7 +82,38 @@ class Provisioning(_Part):
 
     def of(self, roles: Sequence[str]) -> list[RoleDone]:
         """What was done by `roles`, and by others that they called."""
-        return [done for done in self.roles if [*done.within, done.role][0] in roles]
+        return [done for done in self.roles if done.outermost in roles]
+
+    def effort(self, roles: Sequence[str]) -> Effort | None:
+        """What `roles`, and others that they called, took altogether; None where none of them was played."""
+        done = self.of(roles)
+        if not done:
+            return None
+        return Effort(
+            tasks=sum(each.tasks for each in done),
+            changes=sum(sum(each.changed.values()) for each in done),
+            seconds=sum(each.seconds for each in done),
+        )
+
+    def slowest(self, hosts: Sequence[str], roles: Sequence[str]) -> Effort | None:
+        """What they took on the one of `hosts` that took longest; None where the record does not say it."""
+        done = self.of(roles)
+        if not done or not hosts or self.schema_version == 1:
+            return None
+        efforts = [
+            Effort(
+                tasks=sum(each.tasks_by_host.get(host, 0) for each in done),
+                changes=sum(each.changed.get(host, 0) for each in done),
+                seconds=sum(each.seconds_by_host.get(host, 0.0) for each in done),
+            )
+            for host in hosts
+        ]
+        return max(efforts, key=lambda effort: effort.seconds)
+
+    @property
+    def played(self) -> list[str]:
+        """The roles that the playbook played, in order; not those that only roles called."""
+        return list(dict.fromkeys(each.outermost for each in self.roles))
 
 
 def newest_fitting(results: Path, cluster: Cluster) -> bytes | None:

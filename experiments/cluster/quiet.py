@@ -30,7 +30,7 @@ class QuietLimits(BaseModel):
     otherwise: Literal["stop", "note"]  # after so long a wait: stop the matrix, or begin and note it
 
 
-class GpuSeen(BaseModel):
+class GpuLoad(BaseModel):
     """A GPU at the moment of the look."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -39,7 +39,7 @@ class GpuSeen(BaseModel):
     celsius: float
 
 
-class NodeSeen(BaseModel):
+class NodeLoad(BaseModel):
     """What the look at one node showed; the other fields are empty where `trouble` says why."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -48,7 +48,7 @@ class NodeSeen(BaseModel):
     steal_percent: float | None = None
     busiest: str | None = None  # the process that took most, as far as the node sees it
     busiest_cores: float | None = None
-    gpus: list[GpuSeen] = Field(default_factory=list)
+    gpus: list[GpuLoad] = Field(default_factory=list)
     gpu_trouble: str | None = None
     trouble: str | None = None
 
@@ -59,11 +59,11 @@ class Quiet(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     waited_s: Annotated[float, Field(ge=0)]
-    nodes: dict[str, NodeSeen]
+    nodes: dict[str, NodeLoad]
     disturbed: list[str]  # what was not quiet, a phrase each; empty: all was
 
 
-def look(shells: Mapping[str, Sequence[str]]) -> dict[str, NodeSeen]:
+def look(shells: Mapping[str, Sequence[str]]) -> dict[str, NodeLoad]:
     """What every node does at the moment; all are looked at together, for `LOOK_S`.
 
     Args:
@@ -75,7 +75,7 @@ def look(shells: Mapping[str, Sequence[str]]) -> dict[str, NodeSeen]:
         return dict(zip(shells, seen, strict=True))
 
 
-def _look_at(shell: Sequence[str], source: str) -> NodeSeen:
+def _look_at(shell: Sequence[str], source: str) -> NodeLoad:
     try:
         done = subprocess.run(
             [*shell, f"exec python3 - {LOOK_S}"],
@@ -87,17 +87,17 @@ def _look_at(shell: Sequence[str], source: str) -> NodeSeen:
             process_group=0,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return NodeSeen(trouble=f"it does not answer ({type(error).__name__})")
+        return NodeLoad(trouble=f"it does not answer ({type(error).__name__})")
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["nothing said"])[-1]
-        return NodeSeen(trouble=f"it could not be looked at ({last})")
+        return NodeLoad(trouble=f"it could not be looked at ({last})")
     try:
-        return NodeSeen.model_validate_json(done.stdout)
+        return NodeLoad.model_validate_json(done.stdout)
     except ValidationError:
-        return NodeSeen(trouble=f"it said something else than was asked for ({done.stdout.strip():.80})")
+        return NodeLoad(trouble=f"it said something else than was asked for ({done.stdout.strip():.80})")
 
 
-def disturbances(nodes: Mapping[str, NodeSeen], limits: QuietLimits) -> list[str]:
+def disturbances(nodes: Mapping[str, NodeLoad], limits: QuietLimits) -> list[str]:
     """What is over its limit, a phrase each, with the limit."""
     found = []
     for name, seen in nodes.items():

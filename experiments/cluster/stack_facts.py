@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from experiments.cluster.rendering import load_yaml
-from experiments.util.errors import UserError
-from training.spec import explain
+from experiments.cluster.role_files import read_role_file
 
 FILE: Final = Path("meta") / "facts.yml"
 Figure = Literal["times", "phases", "launch", "logs"]
@@ -113,11 +111,4 @@ def read_facts(role: Path) -> Facts | None:
     Raises:
         UserError: the file is damaged, or says less or more than there is to say.
     """
-    path = role / FILE
-    content = load_yaml(path)
-    if content is None and not path.is_file():
-        return None
-    try:
-        return Facts.model_validate(content)
-    except ValidationError as error:
-        raise UserError(explain(error, str(path))) from error
+    return read_role_file(role / FILE, Facts)

@@ -73,7 +73,7 @@ def faults_of(folder: Path) -> list[str]:
 def _campaign_faults(campaign: Campaign) -> Iterator[str]:
     file = campaign.file
     if not campaign.archive.is_file():
-        yield f"{campaign.archive} is missing: the code that was run is not at hand any more."
+        yield f"{campaign.archive} is missing: the code that was run is lost."
     elif file_sha256(campaign.archive) != file.identity.code:
         yield f"{campaign.archive} is not the code that the campaign names (its digest differs)."
     if (file.matrix, file.name) != (campaign.folder.parent.name, campaign.folder.name):
@@ -91,9 +91,9 @@ def _attempt_faults(campaign: Campaign, attempt: Attempt) -> list[str]:
     if attempt.recorded:
         record = read_record(attempt.folder / RECORD)
         return list(_record_faults(campaign, record, attempt.outputs))
-    lost = attempt.left_behind  # else its controller lives, and will record it
-    what = "; the next `run` records it as interrupted" if lost else " yet: its run is under way"
-    return [f"{attempt.folder} has no record{what}."]
+    # Else its controller is alive and will record it.
+    why = "; the next `run` records it as interrupted" if attempt.abandoned else ": it is running"
+    return [f"{attempt.folder} has no record{why}."]
 
 
 def _record_faults(campaign: Campaign, record: Record, outputs: Path) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""What a campaign that goes on is like, read from its files alone: nothing is locked, asked or written."""
+"""The state of a running campaign, read from its files alone: nothing is locked or written."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from experiments.campaign.campaign import Campaign
 from experiments.campaign.concurrent import same_moment
 from experiments.campaign.estimates import Estimates
 from experiments.campaign.plan import PlannedRun
-from experiments.campaign.running_note import Note
+from experiments.campaign.running_note import CommandNote
 from experiments.cluster.progress import Progress
 from experiments.records.record import Record
 from experiments.util.files import utc_now
 
-LEFT_BEHIND: Final = "Its controller has ended and left no record; the next `run` records it as interrupted."
+ABANDONED: Final = "Its controller ended and left no record; the next `run` records it as interrupted."
 
 
-class UnderWay:
-    """A run that goes on, as far as its controller has heard of it."""
+class LiveRun:
+    """A run in progress, as far as its controller has heard of it."""
 
     def __init__(self, attempt: Attempt, run: PlannedRun) -> None:
         self.attempt = attempt
@@ -35,7 +35,7 @@ class UnderWay:
         self._read = 0  # bytes
 
     def read(self) -> None:
-        """Takes what was added since the last time; a line that is not complete waits for its rest."""
+        """Reads what was added since the last time; an incomplete line waits for its rest."""
         try:
             with self.attempt.live.open("rb") as file:
                 file.seek(self._read)
@@ -56,7 +56,7 @@ class UnderWay:
 
 @dataclass(frozen=True)
 class Trouble:
-    """An attempt that did not come to a good end."""
+    """An attempt that did not end well."""
 
     run_id: str
     attempt: int
@@ -66,62 +66,62 @@ class Trouble:
 
     @property
     def text(self) -> str:
-        """In one line."""
+        """All of it on one line."""
         return f"{self.run_id}, attempt {self.attempt}, {self.status}: {self.reason}"
 
 
 @dataclass(frozen=True)
-class Left:
-    """How long it takes yet, as far as that can be told."""
+class Remaining:
+    """The time left, as far as it is known."""
 
     seconds: float
-    unknown: int  # runs of which nothing tells how long they take
+    unknown: int  # runs whose time can't be estimated
 
 
 @dataclass(frozen=True)
-class Seen:
+class CampaignState:
     """A campaign at one moment; warm-ups are not among the counted."""
 
     done: int
-    failed: int  # by the command that goes on; of users, all where one did: they are made anew
+    failed: int  # by the running command; of users, all if one did: they are run again
     to_come: int
     not_runnable: int
-    running: list[UnderWay]
-    next: list[PlannedRun]  # what has not begun, in order, warm-ups included
+    running: list[LiveRun]
+    next: list[PlannedRun]  # what has not started, in order, warm-ups included
     troubles: list[Trouble]  # the newest first
-    left: Left
+    remaining: Remaining
 
 
 class Observer:
-    """Reads a campaign again and again; what can't change any more is read once."""
+    """Reads a campaign again and again; what can no longer change is read once."""
 
-    def __init__(self, campaign: Campaign, note: Note, estimates: Estimates) -> None:
-        """`estimates` are those of all results as they are now; records that come later are added."""
+    def __init__(self, campaign: Campaign, note: CommandNote, estimates: Estimates) -> None:
+        """`estimates` are from all current results; later records are added."""
         self.campaign = campaign
         self.note = note
         self._estimates = estimates
         self._runs = {run.run_id: run for run in campaign.file.plan}
         self._records: dict[Path, Record] = {}
-        self._under_way: dict[Path, UnderWay] = {}
+        self._live: dict[Path, LiveRun] = {}
         self._lost: dict[Path, Attempt] = {}
         self._read_records()
 
-    def look(self) -> Seen:
-        """How it is now.
+    def look(self) -> CampaignState:
+        """The campaign's state now.
 
         Raises:
             UserError: a record is damaged.
         """
         for record in self._read_records():
             self._estimates.add(record)
-        running = list(self._under_way.values())
+        running = list(self._live.values())
         for each in running:
             each.read()
         ok = self._done()
         begun = {each.run.run_id for each in running}
         tried = {record.run_id for record in self._records.values() if record.started >= self.note.started}
         to_come = [self._runs[run_id] for run_id in self.note.todo if run_id not in ok | begun | tried]
-        return Seen(
+        return CampaignState(
             done=len(ok.intersection(self.note.selected)),
             failed=len((tried - ok - begun).intersection(self.note.selected)),
             to_come=sum(not run.warm_up for run in to_come),
@@ -129,11 +129,11 @@ class Observer:
             running=running,
             next=to_come,
             troubles=self._troubles(),
-            left=self._left(running, to_come),
+            remaining=self._remaining(running, to_come),
         )
 
-    def seconds_left(self, each: UnderWay) -> float | None:
-        """What is left of a run that goes on: by its own steps, before them by what such runs took."""
+    def seconds_left(self, each: LiveRun) -> float | None:
+        """The time left for a running run: by its own steps, before them by what such runs took."""
         left = each.progress.seconds_left
         takes = self._takes(each.run)
         if left is not None or takes is None:
@@ -141,10 +141,10 @@ class Observer:
         return max(0.0, takes - (utc_now() - each.started).total_seconds())
 
     def _done(self) -> set[str]:
-        """The runs that the command, too, takes for done; users' while the others yet may be."""
+        """The runs that the command, too, considers done; users' runs while the others may still be."""
         records = sorted(self._records.values(), key=lambda record: record.attempt)
         ok = {record.run_id: record.together for record in records if record.ok}  # the newest
-        now = {each.run.run_id: each.together for each in self._under_way.values()}
+        now = {each.run.run_id: each.together for each in self._live.values()}
 
         def whole(run: PlannedRun) -> bool:
             others = [now.get(other, ok.get(other)) for other in run.together if other != run.run_id]
@@ -160,18 +160,18 @@ class Observer:
             if folder in self._records or run is None:
                 continue
             attempt = Attempt(folder)
-            lost = attempt.left_behind
-            # Asked in this order: a controller writes the record, and may end then.
+            lost = attempt.abandoned
+            # In this order: a controller writes the record, and may then end.
             if attempt.recorded:
                 self._records[folder] = attempt.record()
                 new.append(self._records[folder])
-                self._under_way.pop(folder, None)
+                self._live.pop(folder, None)
                 self._lost.pop(folder, None)
             elif lost:
-                self._under_way.pop(folder, None)
+                self._live.pop(folder, None)
                 self._lost[folder] = attempt
-            elif folder not in self._under_way:
-                self._under_way[folder] = UnderWay(attempt, run)
+            elif folder not in self._live:
+                self._live[folder] = LiveRun(attempt, run)
         return new
 
     def _troubles(self) -> list[Trouble]:
@@ -181,7 +181,7 @@ class Observer:
             if record.reason is not None
         ]
         troubles += [
-            Trouble(folder.parent.name, attempt.number, "lost", LEFT_BEHIND, attempt.started)
+            Trouble(folder.parent.name, attempt.number, "lost", ABANDONED, attempt.started)
             for folder, attempt in self._lost.items()
         ]
         return sorted(troubles, key=lambda trouble: trouble.started, reverse=True)
@@ -201,10 +201,10 @@ class Observer:
         ]
         return fmean(own) if own else None
 
-    def _left(self, running: list[UnderWay], to_come: list[PlannedRun]) -> Left:
+    def _remaining(self, running: list[LiveRun], to_come: list[PlannedRun]) -> Remaining:
         now = [self.seconds_left(each) for each in running]
         later = [self._takes(run) for run in to_come]
         known = [each for each in later if each is not None]
         # What runs at once passes at once.
         longest = max((each for each in now if each is not None), default=0.0)
-        return Left(sum(known) + longest, now.count(None) + later.count(None))
+        return Remaining(sum(known) + longest, now.count(None) + later.count(None))

@@ -14,13 +14,13 @@ from experiments.util.words import counted
 
 
 def show_plan(screen: Screen, plan: list[PlannedRun], name: str, estimates: Estimates) -> None:
-    """The plan as a table: what can't be run here and why, and how long the others took before."""
+    """The plan as a table: what can't run here and why, and how long the others took before."""
     rows = []
     for at, run in enumerate(plan, start=1):
         known = None if run.cannot_run else estimates.of(run.specification)
-        does = "warms up, is not counted" if run.warm_up else "runs"
+        does = "warm-up, not counted" if run.warm_up else "runs"
         others = [run_id for run_id in run.together if run_id != run.run_id]
-        does += f" at once with {' and '.join(others)}" if others else ""
+        does += f" together with {' and '.join(others)}" if others else ""
         rows.append([str(at), run.run_id, "" if known is None else duration(known), run.cannot_run or does])
     warm_ups = sum(run.warm_up for run in plan)
     title = f"Plan of {name}: {counted(len(plan) - warm_ups, 'run')}"
@@ -29,13 +29,13 @@ def show_plan(screen: Screen, plan: list[PlannedRun], name: str, estimates: Esti
     possible = [run.specification for run in plan if run.cannot_run is None]
     seconds, unknown = estimates.of_all(possible)
     if seconds:
-        rest = f"; {unknown} of the {len(possible)} were never made, and come on top" if unknown else ""
+        rest = f", plus {unknown} of the {len(possible)} runs, never made before" if unknown else ""
         screen.line(f"By earlier records this takes {duration(seconds)}{rest}.")
     elif possible:
-        screen.line("None of these runs was made before: how long they take is not known.")
+        screen.line("None of these runs was made before, so there is no estimate of the time.")
 
 
-def show_what_is_trained(screen: Screen, campaign: Campaign) -> None:
+def show_work(screen: Screen, campaign: Campaign) -> None:
     """Which model is trained on which data."""
     plan = campaign.file.plan
     data = plan[0].specification.work.data
@@ -65,7 +65,7 @@ class CampaignTables:
 
     def begins(self, campaign: Campaign) -> None:
         """Says what is trained."""
-        show_what_is_trained(self._screen, campaign)
+        show_work(self._screen, campaign)
 
     def ends(self, campaign: Campaign) -> None:
         """Shows what became of every run."""
@@ -73,7 +73,7 @@ class CampaignTables:
 
     def judges(self, campaign: Campaign) -> int:
         """Shows which figures left their bands; the exit status, 1 or 0."""
-        # Figures need statistics, which take a second to load: a run begins without.
+        # Figures need statistics, which take a second to load: a run starts without them.
         from experiments.analysis.figures import figures_of
         from experiments.analysis.references import check_references
         from experiments.console.references import show_references

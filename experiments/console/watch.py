@@ -1,4 +1,4 @@
-"""`watch`: a matrix that another terminal runs, live, until it ends. It only reads."""
+"""`watch`: shows a matrix that another terminal runs, live, until it ends. It only reads."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Final
 
 from experiments.campaign.campaign import campaigns, open_campaign
 from experiments.campaign.estimates import Estimates
-from experiments.campaign.running_note import Note, notes, read_note
-from experiments.console.observe import Observer, Seen
+from experiments.campaign.running_note import CommandNote, read_note, read_notes
+from experiments.console.observe import CampaignState, Observer
 from experiments.console.tables import show_campaign
 from experiments.console.watch_view import (
     TROUBLES_SHOWN,
     counts,
     headline,
-    left_text,
     picture,
     problems,
     rank_text,
+    remaining_text,
     silence,
 )
 from experiments.matrix.loading import load_matrix
@@ -28,17 +28,17 @@ LOOK_EVERY_S: Final = 1.0  # on the testbed this machine is also what is measure
 
 
 def watch(results: Path, matrix: str | None, screen: Screen, interrupts: Interrupts) -> int:
-    """Shows the matrix (a name or path; None: whichever is run) until its command ends; the exit status.
+    """Shows the matrix (a name or path; None: whichever is running) until its command ends.
 
-    0: all that was asked for is done; 1: it is not, or the command was killed; as a shell has it, if a signal
-    ended the watching.
+    Returns the exit status. 0: all requested runs are done; 1: they are not, or the command was killed; a
+    shell's, if a signal ended the watching.
 
     Raises:
         UserError: there is no such matrix, or a file of it is damaged.
     """
     name = Path(matrix).stem if matrix is not None else None
     if matrix is not None and not campaigns(results / Path(matrix).stem):
-        load_matrix(matrix)  # a name that is written wrong would be waited for in vain
+        load_matrix(matrix)  # a misspelt name would be waited for in vain
     watcher = _Watcher(results, name, screen)
     while not interrupts.received:
         status = watcher.look()
@@ -48,7 +48,7 @@ def watch(results: Path, matrix: str | None, screen: Screen, interrupts: Interru
             return 1
         interrupts.wait(LOOK_EVERY_S)
     screen.clear_status()
-    screen.line("Not watched any more; the matrix goes on.")
+    screen.line("Stopped watching; the matrix keeps running.")
     return interrupts.exit_status
 
 
@@ -60,12 +60,12 @@ class _Watcher:
         self._name = name
         self._screen = screen
         self._path: Path | None = None  # of the note of the command that is followed
-        self._note: Note | None = None
+        self._note: CommandNote | None = None
         self._observer: Observer | None = None
-        self._words = _Words(screen)
+        self._printer = LinePrinter(screen)
 
     def look(self) -> int | None:
-        """Shows how it is now; the exit status once it has ended."""
+        """Shows the current state; returns the exit status once the command has ended."""
         if self._path is None:
             self._find()
         if self._path is None or self._note is None:
@@ -83,9 +83,10 @@ class _Watcher:
         return None
 
     def _find(self) -> None:
-        """The newest command that lives, has its campaign at best; where none does, the newest killed one."""
-        found = [each for each in notes(self._results) if self._name is None or each[1].matrix == self._name]
-        # One without a campaign may be about to hear that another one has the cluster's lock.
+        """Finds the newest live command, preferably with a campaign; else the newest killed one."""
+        notes = read_notes(self._results)
+        found = [each for each in notes if self._name is None or each[1].matrix == self._name]
+        # One without a campaign may be about to find that another holds the cluster's lock.
         alive = [(path, note) for path, note in found if note.alive]
         found = [each for each in alive if each[1].campaign is not None] or alive or found
         if found:
@@ -93,41 +94,41 @@ class _Watcher:
 
     def _wait(self) -> None:
         what = f"a campaign of {self._name}" if self._name is not None else "a campaign"
-        others = {note.matrix for _, note in notes(self._results) if note.alive}
-        other = f" (what runs now is {', '.join(sorted(others))})" if others else ""
-        self._say(f"waiting for {what} to begin: no command runs it{other}; Ctrl-C ends the waiting")
+        others = {note.matrix for _, note in read_notes(self._results) if note.alive}
+        other = f" (running now: {', '.join(sorted(others))})" if others else ""
+        self._say(f"waiting for {what} to start{other}; Ctrl-C stops waiting")
 
-    def _show(self, note: Note) -> None:
+    def _show(self, note: CommandNote) -> None:
         observer = self._observe(note)
         if observer is None:
-            self._say(f"{note.matrix} · no campaign yet · {note.doing or 'it begins'}")
+            self._say(f"{note.matrix} · no campaign yet · {note.doing or 'starting'}")
             return
-        seen = observer.look()
+        state = observer.look()
         name = f"{note.matrix} · campaign {note.campaign}"
         if self._screen.is_terminal:
-            self._screen.picture(picture(name, observer, seen, note.doing))
+            self._screen.picture(picture(name, observer, state, note.doing))
         else:
-            self._words.show(name, observer, seen, note.doing)
+            self._printer.show(name, observer, state, note.doing)
 
-    def _observe(self, note: Note) -> Observer | None:
+    def _observe(self, note: CommandNote) -> Observer | None:
         if self._observer is None and note.campaign is not None:
             campaign = open_campaign(self._results / note.matrix / note.campaign)
             self._observer = Observer(campaign, note, Estimates(self._results))
         return self._observer
 
     def _say(self, text: str) -> None:
-        # Whoever reads lines hears it once.
+        # Where lines stay, once is enough.
         if self._screen.is_terminal:
             self._screen.status(text)
         else:
-            self._words.say("state", text)
+            self._printer.say("state", text)
 
-    def _killed(self, note: Note) -> int:
+    def _killed(self, note: CommandNote) -> int:
         self._screen.clear_status()
         self._screen.line(
             f"The command that ran {note.matrix} (process {note.controller['pid']}) was killed, or its "
-            "machine switched off. What it ran may still run on the nodes: the same command ends that and "
-            "goes on.",
+            "machine was switched off. Its runs may still be running on the nodes: the same command ends "
+            "them and resumes.",
             "bold red",
         )
         self._table(note)
@@ -136,54 +137,54 @@ class _Watcher:
     def _ended(self) -> int:
         assert self._note is not None
         self._screen.clear_status()
-        seen = self._table(self._note)
-        if seen is None:
-            self._screen.line("The command ended before a campaign began; its own terminal says why.", "red")
+        state = self._table(self._note)
+        if state is None:
+            self._screen.line("The command ended before its campaign started; its terminal says why.", "red")
             return 1
-        return 0 if seen.done and not (seen.failed or seen.to_come or seen.running) else 1
+        return 0 if state.done and not (state.failed or state.to_come or state.running) else 1
 
-    def _table(self, note: Note) -> Seen | None:
-        # What it did since the last look may be all of it.
+    def _table(self, note: CommandNote) -> CampaignState | None:
+        # It may have done everything since the last look.
         observer = self._observe(note)
         if observer is None:
             return None
-        seen = observer.look()
+        state = observer.look()
         show_campaign(self._screen, observer.campaign)
-        for trouble in seen.troubles[:TROUBLES_SHOWN]:
+        for trouble in state.troubles[:TROUBLES_SHOWN]:
             if trouble.status == "lost":
                 self._screen.line(trouble.text, "yellow")
-        self._screen.line(f"{note.matrix} has ended: {counts(seen)}.")
-        return seen
+        self._screen.line(f"{note.matrix} has ended: {counts(state)}.")
+        return state
 
 
-class _Words:
-    """Says in lines what has changed, where lines can't be replaced."""
+class LinePrinter:
+    """Prints what has changed, where lines can't be replaced."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._said: dict[str, object] = {}
 
-    def say(self, about: str, text: str, state: object = None, style: str = "") -> None:
-        """Says `text` once for each `state` (default: the text itself) of what it is `about`."""
+    def say(self, topic: str, text: str, state: object = None, style: str = "") -> None:
+        """Prints `text` once for each `state` (default: the text itself) of its `topic`."""
         state = text if state is None else state
-        if self._said.get(about) != state:
-            self._said[about] = state
+        if self._said.get(topic) != state:
+            self._said[topic] = state
             self._screen.line(text, style)
 
-    def show(self, name: str, observer: Observer, seen: Seen, doing: str) -> None:
-        """Says what is new in `seen`."""
-        told = counts(seen)
-        left = left_text(seen.left)
+    def show(self, name: str, observer: Observer, state: CampaignState, doing: str) -> None:
+        """Prints what is new in `state`."""
+        told = counts(state)
+        left = remaining_text(state.remaining)
         self.say("counts", f"{name} · {told}" + (f" · {left}" if left else ""), told)
-        for trouble in reversed(seen.troubles[:TROUBLES_SHOWN]):
+        for trouble in reversed(state.troubles[:TROUBLES_SHOWN]):
             self.say(f"trouble {trouble.run_id} {trouble.attempt}", trouble.text, trouble.status, "red")
-        for each in seen.running:
-            about = f"{each.run.run_id} {each.attempt.number}"
+        for each in state.running:
+            topic = f"{each.run.run_id} {each.attempt.number}"
             ranks = "; ".join(rank_text(rank) for rank in each.progress.ranks)
             line = headline(each, observer) + (f" · {ranks}" if ranks else "")
             silent = [bool(silence(rank)) for rank in each.progress.ranks]
-            self.say(about, line, (each.progress.milestone, any(silent)))
+            self.say(topic, line, (each.progress.milestone, any(silent)))
             for at, problem in enumerate(problems(each)):
-                self.say(f"{about} problem {at}", f"{each.run.run_id}: {problem}", True, "red")
-        if not seen.running and doing:
+                self.say(f"{topic} problem {at}", f"{each.run.run_id}: {problem}", True, "red")
+        if not state.running and doing:
             self.say("doing", doing)

@@ -77,7 +77,7 @@ def ladder_faults(
             elif number and not _compared(ladder, number, combinations):
                 yield (
                     place,
-                    "no run on this rung can be held against one on the rung before "
+                    "no run on this rung can be compared with one on the rung before "
                     f"({ladder.rungs[number - 1].label}): their other axes differ.",
                 )
 

@@ -9,17 +9,17 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from experiments.matrix.ladders import ladder_faults
-from experiments.matrix.model import FIELDS, FROM_DATA, Matrix, run_fields
+from experiments.matrix.model import FIELDS, FROM_DATA, Matrix
 from experiments.matrix.seeds import WARM_UP_SEEDS, seed_faults
-from experiments.matrix.workers import GLOBAL_BATCH, batch_fault, most_workers, with_share
+from experiments.matrix.specification import make_specification
+from experiments.matrix.workers import GLOBAL_BATCH, batch_fault, most_workers
 from experiments.util.errors import UserError
 from experiments.util.numbered_yaml import NumberedYaml, Place, read_mapping
 from experiments.util.paths import EXPERIMENTS
-from training.spec import RunSpec, explain
+from training.spec import explain
 
 MATRICES: Final = EXPERIMENTS / "matrices"
 REQUIRED_AXES: Final = ("stack", "workers", "epochs", "seed")
-NO_DIGEST: Final = "0" * 64  # stands in for the data set's digest while a matrix is only validated
 WHAT: Final = "a matrix is a mapping with name, data and axes; see experiments/matrices/quick.yml."
 
 
@@ -51,11 +51,13 @@ def load_matrix(name_or_path: str) -> Matrix:
         )
     _check_fields(matrix, file)
     _check_rows(matrix, file)
-    _check_values(matrix, file)
-    for place, said in ladder_faults(matrix.ladders, list(matrix.axes), matrix.combinations()):
-        raise UserError(f"{file.where(place)}: {said}")
-    for at, said in seed_faults(matrix.together, matrix.on(1).combinations()):
-        raise UserError(f"{file.where(('together', at))}: {said}")
+    on_one = matrix.on(1)  # what only more workers can't do is found when the cluster is known
+    combinations = on_one.combinations()
+    _check_values(on_one, combinations, file)
+    for place, fault in ladder_faults(matrix.ladders, list(matrix.axes), matrix.combinations()):
+        raise UserError(f"{file.where(place)}: {fault}")
+    for at, fault in seed_faults(matrix.together, combinations):
+        raise UserError(f"{file.where(('together', at))}: {fault}")
     return matrix.lying_in(path.parent)
 
 
@@ -130,21 +132,14 @@ def _check_rows(matrix: Matrix, file: NumberedYaml) -> None:
             )
 
 
-def _check_values(matrix: Matrix, file: NumberedYaml) -> None:
-    matrix = matrix.on(1)  # what only more workers can't do is found when the cluster is known
-    for combination in matrix.combinations():
-        fault = batch_fault({**matrix.defaults, **combination})
+def _check_values(matrix: Matrix, combinations: list[dict[str, Any]], file: NumberedYaml) -> None:
+    for combination in combinations:
+        fault = batch_fault(matrix.fields_of(combination))
         if fault is not None:
             where = file.where(_origin(matrix, combination, (GLOBAL_BATCH,)))
             raise UserError(f"{where}: {fault}")
-        work, conditions = run_fields(matrix, combination)
-        content = {
-            "stack": combination["stack"],
-            "work": {**with_share(work), "data": matrix.data, "data_digest": NO_DIGEST},
-            "conditions": conditions,
-        }
         try:
-            specification = RunSpec.model_validate(content)
+            specification = make_specification(matrix, combination)
         except ValidationError as error:
             places = [_origin(matrix, combination, place) for place in _places(error)]
             where = file.where(*places)

@@ -1,15 +1,16 @@
 """Matrices: which runs a campaign consists of, as a person writes them in YAML.
 
 A matrix has the data that is prepared once, `defaults` (fields of the work and of the conditions that are the
-same in every run), and `axes`, whose combinations are the runs; `rows` are runs besides, and `exclude` says
-which of all these are not made, and why. `order` says how they follow one another, `ladders` which cells the
-report holds against one another to say where an overhead comes from, `together` which runs begin at once.
+same in every run), and `axes`, whose combinations are the runs. `rows` are further runs; `exclude` says which
+of all these are not made, with the reason. `order` says how they follow one another, `ladders` which cells
+the report compares to say where an overhead comes from, `together` which runs start at the same moment.
 `workers: all` is 1, 2 and so on up to as many as the cluster has.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
@@ -59,7 +60,7 @@ class Matrix(BaseModel):
     exclude: list[Exclusion] = Field(default_factory=list)
     order: Order = Order()
     ladders: list[Ladder] = Field(default_factory=list)
-    together: list[list[int]] = Field(default_factory=list)  # seeds whose runs, all else equal, begin at once
+    together: list[list[int]] = Field(default_factory=list)  # seeds whose runs start together, all else equal
 
     _folder: Path = PrivateAttr(default=Path())
 
@@ -98,9 +99,18 @@ class Matrix(BaseModel):
             found += [(at, dict(zip(self.axes, each, strict=True))) for each in itertools.product(*values)]
         return found
 
-    def excluded(self, combination: dict[str, Any]) -> str | None:
+    def fields_of(self, combination: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields of a run's work and conditions that the matrix gives a value."""
+        return {**self.defaults, **combination}
+
+    def global_batch(self, combination: Mapping[str, Any]) -> int | None:
+        """How many reviews the ranks of a run share in a step; None where each rank's batch is given."""
+        batch: int | None = self.fields_of(combination).get(GLOBAL_BATCH)
+        return batch
+
+    def excluded(self, combination: Mapping[str, Any]) -> str | None:
         """Why a combination is not run; None if it is."""
-        given = {**self.defaults, **combination}
+        given = self.fields_of(combination)
         for exclusion in self.exclude:
             if all(name in given and given[name] == value for name, value in exclusion.when.items()):
                 return exclusion.reason
@@ -108,18 +118,4 @@ class Matrix(BaseModel):
 
     def content(self) -> dict[str, Any]:
         """What decides the runs: everything but the description and how the report reads them."""
-        # A matrix that says nothing of users is the same as before there were any.
-        without = {"description", "ladders"} | ({"together"} if not self.together else set())
-        return self.model_dump(mode="json", exclude=without)
-
-
-def run_fields(matrix: Matrix, combination: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The fields of the work (a global batch as it stands) and of the conditions for one combination."""
-    given = {**matrix.defaults, **combination}
-    work = {name: value for name, value in given.items() if name in WORK_FIELDS | {GLOBAL_BATCH}}
-    conditions = {
-        name: value
-        for name, value in given.items()
-        if name in CONDITION_FIELDS and (name, value) != ("threads", FROM_CLUSTER)
-    }
-    return work, conditions
+        return self.model_dump(mode="json", exclude={"description", "ladders"})

@@ -24,7 +24,7 @@ from experiments.util.errors import UserError
 from experiments.util.files import json_text, write_whole
 from training.spec import explain
 
-FILE: Final = "references.json"  # of a campaign: those that hold, where they aren't those of its beginning
+FILE: Final = "references.json"  # of a campaign, if they have changed since it began
 OVERHEADS: Final = ("overhead_train", "overhead_total")  # fractions that may lie below 0
 QUANTITIES: Final = ("train_s", "total_s", "accuracy", "speed_up", "efficiency", *OVERHEADS)
 AXES: Final = (FIELDS | {"stack"}) - {"seed"}
@@ -134,8 +134,8 @@ def read_references(content: Any) -> list[Reference]:
         raise UserError(explain(error, "What the inventory sets")) from error
 
 
-def references_in(folder: Path, begun_with: list[Reference]) -> list[Reference]:
-    """Those that hold for the campaign in `folder`: of the newest command that went on with it.
+def references_in(folder: Path, initial: list[Reference]) -> list[Reference]:
+    """The references for the campaign in `folder`: those of the newest command that resumed it.
 
     Raises:
         UserError: their file is damaged.
@@ -144,22 +144,22 @@ def references_in(folder: Path, begun_with: list[Reference]) -> list[Reference]:
     try:
         return _Listed.model_validate_json(path.read_bytes()).references
     except FileNotFoundError:
-        return begun_with
+        return initial
     except ValidationError as error:
         raise UserError(
-            f"{explain(error, str(path))} Delete it: the next `run` that goes on with this campaign writes "
-            "it anew from the inventory."
+            f"{explain(error, str(path))} Delete it: the next `run` that resumes this campaign writes it "
+            "again from the inventory."
         ) from error
 
 
-def keep_references(folder: Path, begun_with: Sequence[Reference], newest: Sequence[Reference]) -> None:
-    """Keeps the inventory's references of now beside a campaign, where they are not those that it has.
+def keep_references(folder: Path, initial: Sequence[Reference], newest: Sequence[Reference]) -> None:
+    """Writes the inventory's current references beside a campaign, if they are not those it has.
 
     campaign.json is written once, and a reference decides nothing about a run: so a changed one must neither
-    begin a new campaign nor wait for the next one.
+    start a new campaign nor wait for one.
     """
     path = folder / FILE
-    if path.exists() or _text(begun_with) != _text(newest):
+    if path.exists() or _text(initial) != _text(newest):
         write_whole(path, _text(newest))
 
 

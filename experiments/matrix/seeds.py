@@ -1,4 +1,4 @@
-"""Seeds of a matrix: those whose runs begin at once, as users of one cluster, and those of warm-ups."""
+"""Seeds of a matrix: those whose runs start together, as users of one cluster, and those of warm-ups."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ WARM_UP_SEEDS: Final = 1_000_000  # from here on, block by block: a warm-up is n
 def seed_faults(
     together: Sequence[Sequence[int]], combinations: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[int, str]]:
-    """What is wrong with the seeds that a matrix wants to begin at once (`together`): place and sentence."""
+    """What is wrong with the seeds whose runs are to start together (`together`): place and sentence."""
     for at, seeds in enumerate(together):
         before = [seed for other in together[:at] for seed in other]
         double = next((seed for seed in seeds if seed in before or list(seeds).count(seed) > 1), None)
         cells = [_cells(combinations, seed) for seed in seeds]
         if len(seeds) < 2:
-            yield at, "what begins at once are the runs of two seeds or more; name at least two."
+            yield at, "runs that start together have two seeds or more; name at least two."
         elif double is not None:
             yield at, f"the seed {double} is there twice; each run is made once."
         elif not all(cells):
@@ -26,7 +26,7 @@ def seed_faults(
         elif any(found != cells[0] for found in cells):
             yield (
                 at,
-                "runs that begin at once differ in nothing but their seed, and these seeds do not have the "
+                "runs that start together differ in nothing but their seed, and these seeds do not have the "
                 "same runs; give them the same axes and rows.",
             )
 

@@ -50,24 +50,16 @@ def batch_fault(given: Mapping[str, Any]) -> str | None:
     return None
 
 
-def with_share(work: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a work, with each rank's share in place of a global batch; rounded down if need be."""
-    if GLOBAL_BATCH not in work:
-        return work
-    rest = {name: value for name, value in work.items() if name != GLOBAL_BATCH}
-    return {**rest, "batch_per_worker": max(1, work[GLOBAL_BATCH] // _ranks(work))}
-
-
-def why_not_shared(work: dict[str, Any]) -> str | None:
-    """Why the ranks of a work can't share its global batch, in one sentence; None if they can."""
-    batch, ranks = work.get(GLOBAL_BATCH, 0), _ranks(work)
-    if batch % ranks == 0:
-        return None
-    return f"A global batch of {batch} reviews can't be shared equally by {ranks} ranks."
-
-
-def _ranks(work: dict[str, Any]) -> int:
+def share_of(batch: int, work: Mapping[str, Any]) -> int:
+    """Each rank's share of a global batch, rounded down if need be."""
     # What is no number is named when the specification is validated.
     factors = [work.get(name, 1) for name in ("workers", "slots_per_worker")]
     workers, slots = (each if isinstance(each, int) and each > 0 else 1 for each in factors)
-    return int(workers * slots)
+    return max(1, batch // (workers * slots))
+
+
+def why_not_shared(batch: int | None, ranks: int) -> str | None:
+    """Why so many ranks can't share a global batch, in one sentence; None if they can."""
+    if batch is None or batch % ranks == 0:
+        return None
+    return f"A global batch of {batch} reviews can't be shared equally by {ranks} ranks."

@@ -10,20 +10,17 @@ from pydantic import ValidationError
 
 from experiments.cluster.environment import Environment
 from experiments.cluster.quiet import Quiet
-from experiments.records.observation import Asked, Happened
+from experiments.records.observation import Observation, Request
 from experiments.records.outputs import (
-    Kind,
-    LeftEpoch,
-    LeftLaunch,
-    LeftLauncher,
-    LeftPrepared,
-    LeftRank,
-    LeftResult,
-    LeftUnreadable,
-    read_left,
+    DamagedOutput,
+    LauncherFile,
+    Output,
+    RankFile,
+    ResultFile,
+    read_output,
 )
 from experiments.records.reasons import cause_of_failure, without_secrets
-from experiments.records.record import Epoch, Launch, Prepared, Rank, Record, Status
+from experiments.records.record import Epoch, Launch, Prepared, Record, Status
 from experiments.records.validity import prepared_faults, run_faults
 from experiments.util.files import file_sha256
 from training.spec import PHASES
@@ -32,47 +29,46 @@ OUTSIDE: Final = ("queue", "launch", "shutdown")  # phases that training itself 
 CLOCK_TOLERANCE_S: Final = 0.05  # less is no sign of clocks that differ: a process's start is known to 0.01 s
 
 
-def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) -> Record:
+def compose(request: Request, observed: Observation, outputs: Path, ansible_log: Path) -> Record:
     """The record of one attempt, whatever became of it."""
     damaged: list[str] = []
 
-    def read(kind: type[Kind], name: str) -> Kind | None:
+    def read(kind: type[Output], name: str) -> Output | None:
         try:
-            return read_left(kind, outputs / name)
-        except LeftUnreadable as error:
+            return read_output(kind, outputs / name)
+        except DamagedOutput as error:
             damaged.append(str(error))
             return None
 
-    launch = read(LeftLaunch, "launch.json")
-    launcher = read(LeftLauncher, "launcher.json")
-    result = read(LeftResult, "result.json")
-    left = read(LeftPrepared, "prepared.json")
-    prepared = Prepared(**left.model_dump()) if left else None
+    launch = read(Launch, "launch.json")
+    launcher = read(LauncherFile, "launcher.json")
+    result = read(ResultFile, "result.json")
+    prepared = read(Prepared, "prepared.json")
     ranks = [
         rank
         for number in _rank_numbers(outputs)
-        if (rank := read(LeftRank, f"rank-{number}.json")) is not None
+        if (rank := read(RankFile, f"rank-{number}.json")) is not None
     ]
     notes = [
-        *happened.notes,
-        *_quiet_notes(happened.quiet),
+        *observed.notes,
+        *_quiet_notes(observed.quiet),
         *(launcher.notes if launcher else []),
         *_gpu_notes(ranks),
     ]
 
     status: Status = "ok"
     reason: str | None = None
-    if happened.interrupted is not None:
-        status, reason = "interrupted", happened.interrupted
-    elif happened.never_began is not None:
-        status, reason = "failed", happened.never_began
-    elif happened.exit_code != 0 or (launch is not None and launch.exit_code != 0):
+    if observed.interrupted is not None:
+        status, reason = "interrupted", observed.interrupted
+    elif observed.never_began is not None:
+        status, reason = "failed", observed.never_began
+    elif observed.exit_code != 0 or (launch is not None and launch.exit_code != 0):
         status = "failed"
         reason = cause_of_failure(outputs, ansible_log, launch.exit_code if launch else None)
     else:
         faults = damaged or [
-            *run_faults(asked, launch, result, ranks, outputs),
-            *prepared_faults(asked.specification, prepared),
+            *run_faults(request, launch, result, ranks, outputs),
+            *prepared_faults(request.specification, prepared),
         ]
         if faults:
             status, reason = "failed", faults[0]
@@ -80,26 +76,26 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
 
     slowest = max(ranks, key=lambda rank: (rank.train_s, -rank.rank), default=None)
     phases = None
-    if launch is not None and slowest is not None and happened.total_s is not None:
+    if launch is not None and slowest is not None and observed.total_s is not None:
         queue_s = launcher.queue_s if launcher else 0.0
-        phases = _phases(slowest, launch, queue_s, prepared, happened.total_s, notes)
-    epochs = _epochs(result, happened.epochs_seen, notes)
+        phases = _phases(slowest, launch, queue_s, prepared, observed.total_s, notes)
+    epochs = _epochs(result, observed.epochs_seen, notes)
     last = epochs[-1] if epochs and result is not None else None
-    work = asked.specification.work
+    work = request.specification.work
     return Record(
-        matrix=asked.matrix,
-        campaign=asked.campaign,
-        run_id=asked.specification.run_id,
-        attempt=asked.attempt,
-        specification=asked.specification,
+        matrix=request.matrix,
+        campaign=request.campaign,
+        run_id=request.specification.run_id,
+        attempt=request.attempt,
+        specification=request.specification,
         work_digest=work.digest,
-        conditions_digest=asked.specification.conditions.digest,
-        code_digest=asked.code_digest,
+        conditions_digest=request.specification.conditions.digest,
+        code_digest=request.code_digest,
         status=status,
         reason=reason,
-        started=happened.started,
-        ended=happened.ended,
-        total_s=happened.total_s,
+        started=observed.started,
+        ended=observed.ended,
+        total_s=observed.total_s,
         train_s=slowest.train_s if slowest else None,
         slowest_rank=slowest.rank if slowest else None,
         phases=phases,
@@ -107,12 +103,12 @@ def compose(asked: Asked, happened: Happened, outputs: Path, ansible_log: Path) 
         weights_digest=result.weights_digest if result else None,
         validation_correct=last.validation_correct if last else None,
         validation_count=result.validation_count if result else None,
-        ranks=[_rank(rank, asked.environment, launch, launcher) for rank in ranks],
-        launch=_launch(launch),
+        ranks=[rank.kept(_node(rank, request.environment, launch, launcher)) for rank in ranks],
+        launch=launch and launch.model_copy(update={"command": list(map(without_secrets, launch.command))}),
         prepared=prepared,
-        environment=asked.environment,
-        quiet=happened.quiet,
-        together=happened.together,
+        environment=request.environment,
+        quiet=observed.quiet,
+        together=observed.together,
         notes=notes,
         files={path.relative_to(outputs).as_posix(): file_sha256(path) for path in _files(outputs)},
     )
@@ -128,7 +124,7 @@ def _quiet_notes(quiet: Quiet | None) -> list[str]:
     ]
 
 
-def _gpu_notes(ranks: list[LeftRank]) -> list[str]:
+def _gpu_notes(ranks: list[RankFile]) -> list[str]:
     """What a reader must know of the GPUs: that one slowed itself down, or was not looked at."""
     notes = []
     for rank in ranks:
@@ -153,8 +149,8 @@ def _rank_numbers(outputs: Path) -> list[int]:
 
 
 def _phases(
-    rank: LeftRank,
-    launch: LeftLaunch,
+    rank: RankFile,
+    launch: Launch,
     queue_s: float,
     prepared: Prepared | None,
     total_s: float,
@@ -191,31 +187,27 @@ def _phases(
     return phases
 
 
-def _epochs(result: LeftResult | None, seen: list[dict[str, Any]], notes: list[str]) -> list[Epoch]:
-    left = result.epochs if result is not None else []
-    if result is None:
-        for figures in seen:
-            try:
-                left.append(LeftEpoch.model_validate(figures))
-            except ValidationError:
-                notes.append("Figures of an epoch that were seen while it ran could not be read.")
-        if left:
-            notes.append("The figures of the epochs are those seen while it ran.")
-    return [Epoch(**epoch.model_dump()) for epoch in left]
+def _epochs(result: ResultFile | None, seen: list[dict[str, Any]], notes: list[str]) -> list[Epoch]:
+    if result is not None:
+        return result.epochs
+    epochs = []
+    for figures in seen:
+        try:
+            epochs.append(Epoch.model_validate(figures, extra="ignore"))
+        except ValidationError:
+            notes.append("Figures of an epoch that were seen while it ran could not be read.")
+    if epochs:
+        notes.append("The figures of the epochs are those seen while it ran.")
+    return epochs
 
 
-def _rank(
-    rank: LeftRank, environment: Environment, launch: LeftLaunch | None, launcher: LeftLauncher | None
-) -> Rank:
-    named = launcher.hosts.get(rank.host) if launcher else None
-    return Rank(
-        node=named if named in environment.nodes else _node(rank, environment, launch),
-        **rank.model_dump(exclude={"world_size", "code_digest", "times", "phases"}),
-    )
-
-
-def _node(rank: LeftRank, environment: Environment, launch: LeftLaunch | None) -> str | None:
+def _node(
+    rank: RankFile, environment: Environment, launch: Launch | None, launcher: LauncherFile | None
+) -> str | None:
     """The inventory's name of the node that a rank ran on."""
+    named = launcher.hosts.get(rank.host) if launcher else None
+    if named in environment.nodes:
+        return named
     short = rank.host.split(".")[0]
     for name, node in environment.nodes.items():
         if rank.host in (name, node.address) or short == name.split(".")[0]:
@@ -223,11 +215,3 @@ def _node(rank: LeftRank, environment: Environment, launch: LeftLaunch | None) -
     if launch is not None and rank.rank < len(launch.nodes):
         return launch.nodes[rank.rank]
     return None
-
-
-def _launch(launch: LeftLaunch | None) -> Launch | None:
-    if launch is None:
-        return None
-    fields = launch.model_dump()
-    fields["command"] = [without_secrets(word) for word in launch.command]
-    return Launch(**fields)

@@ -1,4 +1,4 @@
-"""What an attempt was to be, and what the controller saw of it."""
+"""What was requested of an attempt, and what the controller observed of it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 from experiments.cluster.environment import Environment
 from experiments.cluster.quiet import Quiet
-from experiments.records.record import Together
+from experiments.records.record import ConcurrentStart
 from training.spec import RunSpec
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What an attempt was to be."""
+class Request:
+    """What an attempt is to run, and with what."""
 
     matrix: str
     campaign: str
@@ -27,8 +27,8 @@ class Asked:
 
 
 @dataclass
-class Happened:
-    """What the controller saw of an attempt."""
+class Observation:
+    """What the controller observed of an attempt."""
 
     started: datetime
     ended: datetime | None = None
@@ -39,4 +39,4 @@ class Happened:
     epochs_seen: list[dict[str, Any]] = field(default_factory=list)  # by the live progress
     notes: list[str] = field(default_factory=list)
     quiet: Quiet | None = None  # how quiet the nodes were before
-    together: Together | None = None  # with which other runs it began
+    together: ConcurrentStart | None = None  # with which other runs it began

@@ -1,4 +1,4 @@
-"""What a rank used while it trained, as its record has it (read by `training.use`)."""
+"""What a rank used while it trained, as its record has it (read by `training.metrics.resource_use`)."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class Rank(Part):
     omp_num_threads: str | None
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES, as its launcher set it
     gpu: RankGpu | None = None  # None on a CPU
-    use: RankUse | None = None  # None in records from before it was read
+    use: RankUse | None = None  # None where it was not read
     parameters: int | None = None  # of the model
     cpu_capability: str
     versions: dict[str, str]
@@ -143,8 +143,8 @@ class Prepared(Part):
         return max(0.0, min(self.ended, ended) - max(self.started, started))
 
 
-class Together(Part):
-    """The runs that began at the same moment because it was asked for: none of them was alone."""
+class ConcurrentStart(Part):
+    """The runs that started at the same moment on request: none of them was alone."""
 
     why: Literal[
         "side by side", "users"
@@ -183,10 +183,10 @@ class Record(Part):
 
     ranks: list[Rank]
     launch: Launch | None
-    prepared: Prepared | None = None  # None: the run had its tokens before (all had, in older records)
+    prepared: Prepared | None = None  # None: the run had its tokens before
     environment: Environment
     quiet: Quiet | None = None  # how quiet the nodes were when it began; None: nobody looked
-    together: Together | None = None  # None: it was alone
+    together: ConcurrentStart | None = None  # None: it was alone
     notes: list[str]  # what a reader of the figures should know
     files: dict[str, Sha256]  # everything that was brought home
 
@@ -197,7 +197,7 @@ class Record(Part):
 
     @property
     def among_users(self) -> bool:
-        """Whether it began at once with the runs of other users, to be held against runs that are alone."""
+        """Whether it started together with other users' runs, to be compared with runs that are alone."""
         return self.together is not None and self.together.why == "users"
 
     @model_validator(mode="after")

@@ -7,17 +7,17 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from experiments.records.observation import Asked
-from experiments.records.outputs import LeftLaunch, LeftRank, LeftResult
-from experiments.records.record import Prepared
+from experiments.records.observation import Request
+from experiments.records.outputs import RankFile, ResultFile
+from experiments.records.record import Launch, Prepared
 from training.spec import PHASES, RunSpec, explain
 
 
 def run_faults(
-    asked: Asked,
-    launch: LeftLaunch | None,
-    result: LeftResult | None,
-    ranks: list[LeftRank],
+    request: Request,
+    launch: Launch | None,
+    result: ResultFile | None,
+    ranks: list[RankFile],
     outputs: Path,
 ) -> list[str]:
     """Why a run whose command succeeded does not count, a sentence each."""
@@ -25,7 +25,7 @@ def run_faults(
         return ["playbooks/run.yml succeeded, but brought no launch.json home."]
     if result is None:
         return ["The stack's command succeeded, but training left no result.json: it did not reach its end."]
-    specification, work = asked.specification, asked.specification.work
+    specification, work = request.specification, request.specification.work
     faults = []
     if result.status != "ok":
         faults.append(f"Training ended with the status {result.status!r}.")
@@ -59,7 +59,7 @@ def run_faults(
     if epochs != list(range(1, work.epochs + 1)):
         faults.append(f"Of the epochs 1 to {work.epochs} there are figures for {epochs}.")
     for rank in ranks:
-        faults += _rank_faults(asked, rank)
+        faults += _rank_faults(request, rank)
     if len({rank.uid for rank in ranks}) > 1:
         shown = ", ".join(f"{rank.rank}: uid {rank.uid}" for rank in ranks)
         faults.append(f"The ranks ran as different users ({shown}).")
@@ -97,29 +97,29 @@ def _resumed_after(outputs: Path) -> int | None:
     return resumed
 
 
-def _rank_faults(asked: Asked, rank: LeftRank) -> list[str]:
-    specification, faults = asked.specification, []
+def _rank_faults(request: Request, rank: RankFile) -> list[str]:
+    specification, faults = request.specification, []
     if rank.world_size != specification.work.world_size:
         faults.append(
             f"Rank {rank.rank} saw {rank.world_size} ranks instead of {specification.work.world_size}."
         )
-    if rank.environment_digest != asked.environment.environment_digest:
+    if rank.environment_digest != request.environment.environment_digest:
         seen = rank.environment_digest[:12] if rank.environment_digest else "none that it knew of"
         faults.append(
             f"Rank {rank.rank} on {rank.host} ran in another environment ({seen}) than the cluster's "
-            f"({asked.environment.environment_digest[:12]})."
+            f"({request.environment.environment_digest[:12]})."
         )
     if rank.threads != specification.conditions.threads:
         faults.append(
             f"Rank {rank.rank} ran with {rank.threads} threads instead of {specification.conditions.threads}."
         )
-    if asked.uid is not None and rank.uid != asked.uid:
-        faults.append(f"Rank {rank.rank} ran as uid {rank.uid} instead of {asked.uid}.")
+    if request.uid is not None and rank.uid != request.uid:
+        faults.append(f"Rank {rank.rank} ran as uid {rank.uid} instead of {request.uid}.")
     elif rank.uid == 0:
         faults.append(
             f"Rank {rank.rank} ran as root; training runs as the testbed's own user on every stack."
         )
-    if rank.code_digest != asked.source_digest:
+    if rank.code_digest != request.source_digest:
         faults.append(f"Rank {rank.rank} on {rank.host} ran other training code than the campaign's.")
     unknown = sorted(set(rank.phases) - set(PHASES))
     if unknown:

@@ -80,12 +80,12 @@ def envelope(found: Sequence[Ratio]) -> tuple[float, float]:
 
 
 def cells_name(group: Sequence[Cell], among: Sequence[Cell]) -> str:
-    """`spark with 1 worker`, and whatever else tells these cells from the others that are spoken of."""
+    """A stack with its number of workers, and whatever else tells these cells from the others."""
     return f"{group[0].stack} with {listed([counted(group[0].workers, 'worker'), *_apart(group, among)])}"
 
 
 def stack_name(group: Sequence[Cell], among: Sequence[Cell]) -> str:
-    """`ddp`, or `ddp with 10 epochs` where other cells of as many workers have other ones."""
+    """A stack, with its number of epochs where other cells of as many workers have other ones."""
     apart = _apart(group, among)
     return f"{group[0].stack} with {listed(apart)}" if apart else group[0].stack
 

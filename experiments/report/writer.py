@@ -88,7 +88,7 @@ def report_tables(analysis: Analysis) -> list[Table]:
         resource_use_table(analysis.resource_use),
         phases_table(figures.cells),
         *users_tables(analysis.occasions),
-        *organisation_tables(figures),
+        *organisation_tables(analysis),
         decisions_table(analysis),
     ]
     return [table for table in tables if table.rows]

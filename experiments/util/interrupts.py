@@ -1,4 +1,4 @@
-"""Signals, taken note of and acted upon where it is safe.
+"""Signals, noted when they come and acted upon where it is safe.
 
 A handler only notes the signal and wakes the loop: raising in the middle of anything would leave it half
 done. What only reads, and writes files that are there whole or not at all, has no such loop, and is ended
@@ -16,7 +16,7 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """A signal asked for the end; what was under way has been stopped."""
+    """A signal asked for the end; what was running has been stopped."""
 
 
 class Interrupts:

@@ -57,8 +57,10 @@ def read_mapping(text: str, path: Path, what: str) -> NumberedYaml:
     """
     lines: dict[Place, int] = {}
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        content = _Loader(text).get_single_data()
+        loader = _Loader(text)
+        node = loader.get_single_node()
+        # `None` is the node of an empty file.
+        content = loader.construct_document(node) if node is not None else None
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise UserError(f"{path}{line}: not YAML: {error.problem}.") from error

@@ -1,7 +1,7 @@
 """Ending what a playbook started on this machine, all of it.
 
 Ansible puts each of its own worker processes into a session of its own, so that ending its process group is
-not enough when its main process does not get the time to end them: what is left is found by its arguments.
+not enough when its main process does not get the time to end them: what remains is found by its arguments.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
+import psutil
+
 GRACE_S = 10.0  # Ansible ends its workers within a second or two of a SIGTERM
-PROC = Path("/proc")
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
 def end_group(leader: int, mark: str, grace: float = GRACE_S) -> None:
@@ -21,8 +23,8 @@ def end_group(leader: int, mark: str, grace: float = GRACE_S) -> None:
     family = _family(processes_with(mark) | {leader})
     for number in (signal.SIGTERM, signal.SIGKILL):
         _signal_group(leader, number)
-        told = {pid for pid in family if _signal(pid, number)}
-        _wait_gone({leader, *told}, grace)
+        signalled = {process for process in family if _signal(process, number)}
+        _wait_gone({process for process in family if process.pid == leader} | signalled, grace)
     # What was started while the rest was being ended.
     end_marked(mark, grace)
 
@@ -33,108 +35,95 @@ def end_marked(mark: str, grace: float = GRACE_S) -> bool:
     if not family:
         return False
     for number in (signal.SIGTERM, signal.SIGKILL):
-        told = {pid for pid in family if _signal(pid, number)}
-        _wait_gone(told, grace)
-        family = {pid for pid in family if _alive(pid)}
+        _wait_gone({process for process in family if _signal(process, number)}, grace)
+        family = {process for process in family if _alive(process)}
     return True
 
 
 def processes_with(mark: str) -> set[int]:
     """The processes that have `mark` as one of their arguments; this one apart."""
-    return {pid for pid, arguments in _arguments() if mark.encode() in arguments}
+    return {pid for pid, arguments in _arguments().items() if mark in arguments}
 
 
 def marks_in_use() -> set[str]:
     """All arguments of all processes, this one's apart: to look for many marks at once."""
-    return {os.fsdecode(each) for _, arguments in _arguments() for each in arguments}
+    return {argument for arguments in _arguments().values() for argument in arguments}
 
 
-def _arguments() -> Iterator[tuple[int, list[bytes]]]:
-    for folder in PROC.iterdir():
-        if not folder.name.isdigit() or int(folder.name) == os.getpid():
-            continue
-        try:
-            arguments = (folder / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue  # it has ended meanwhile
-        yield int(folder.name), arguments
+def _arguments() -> dict[int, list[str]]:
+    # One that ends meanwhile has none.
+    return {
+        process.pid: process.info["cmdline"] or []
+        for process in psutil.process_iter(["cmdline"])
+        if process.pid != os.getpid()
+    }
 
 
 def self_identity() -> dict[str, str | int]:
     """This process, told apart from every other one that ever had or will have its number."""
-    return {"pid": os.getpid(), "start": _start(os.getpid()), "boot": _boot()}
+    return _identity(os.getpid())
 
 
 def is_alive(identity: object) -> bool:
     """Whether the process that `self_identity` described there is still running on this machine."""
     if not isinstance(identity, dict) or not isinstance(identity.get("pid"), int):
         return False
-    pid = identity["pid"]
-    return _alive(pid) and identity == {"pid": pid, "start": _start(pid), "boot": _boot()}
+    return has_process(identity["pid"]) and identity == _identity(identity["pid"])
 
 
 def has_process(pid: int) -> bool:
     """Whether there is a process of that number."""
-    return _alive(pid)
-
-
-def _boot() -> str:
-    return (PROC / "sys/kernel/random/boot_id").read_text().strip()
-
-
-def _start(pid: int) -> str:
-    """When a process started, in clock ticks since boot; "" where there is none."""
     try:
-        return (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()[19]
-    except OSError:
-        return ""
+        return _alive(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return False
 
 
-def _family(pids: set[int]) -> set[int]:
-    """`pids` and everything that descends from them."""
-    parents = {}
-    for folder in PROC.iterdir():
-        if folder.name.isdigit():
-            state = _state(int(folder.name))
-            if state is not None:
-                parents[int(folder.name)] = state[1]
-    family = set(pids)
-    grown = True
-    while grown:
-        more = {pid for pid, parent in parents.items() if parent in family} - family
-        grown = bool(more)
-        family |= more
-    return family - {os.getpid()}
+def _identity(pid: int) -> dict[str, str | int]:
+    """A process's number, when it started in clock ticks since boot ("" where there is none), and the boot.
 
-
-def _state(pid: int) -> tuple[str, int] | None:
-    """State letter and parent of a process."""
+    psutil's `create_time` moves when the machine's clock is set, and so can't name a process for long.
+    """
     try:
-        # The command's name may hold spaces and brackets: what follows its last bracket is fixed.
-        fields = (PROC / str(pid) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+        start = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
     except OSError:
-        return None
-    return fields[0], int(fields[1])
+        start = ""
+    return {"pid": pid, "start": start, "boot": BOOT_ID.read_text().strip()}
 
 
-def _alive(pid: int) -> bool:
-    state = _state(pid)
-    return state is not None and state[0] not in "ZX"
+def _family(pids: Iterable[int]) -> set[psutil.Process]:
+    """`pids` and everything that descends from them; this process apart."""
+    family: set[psutil.Process] = set()
+    for pid in pids:
+        try:
+            process = psutil.Process(pid)
+            family |= {process, *process.children(recursive=True)}
+        except psutil.NoSuchProcess:
+            continue
+    return {process for process in family if process.pid != os.getpid()}
 
 
-def _wait_gone(pids: Iterable[int], seconds: float) -> None:
+def _alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def _wait_gone(processes: Iterable[psutil.Process], seconds: float) -> None:
+    # Not psutil.wait_procs: it would reap this process's own children, whose exit status others wait for.
     end = time.monotonic() + seconds
-    while time.monotonic() < end and any(_alive(pid) for pid in pids):
+    while time.monotonic() < end and any(map(_alive, processes)):
         time.sleep(0.05)
 
 
-def _signal(pid: int, number: signal.Signals) -> bool:
-    """Whether there was such a process, and it could be told."""
+def _signal(process: psutil.Process, number: signal.Signals) -> bool:
+    """Whether there was such a process, and it could be signalled."""
     try:
-        os.kill(pid, number)
-    except ProcessLookupError:
+        process.send_signal(number)
+    except psutil.NoSuchProcess:
         return False
-    except PermissionError:
+    except psutil.AccessDenied:
         # On a node that is this machine, what `become` starts is root's. Ansible above it is ended all the
         # same, and what root's processes do for a run is ended by stop.yml.
         return False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,7 +19,7 @@ name: provisioning_record
 type: aggregate
 short_description: Writes what playbooks/provision.yml did to results/provisioning/
 description:
-  - Counts, role by role, the seconds, the tasks that ran, and those that changed something or failed.
+  - Counts by role and host the seconds, the tasks that ran, and those that changed something or failed.
   - Only playbooks/provision.yml is recorded, not in check mode, and not before it has told what it sets up.
 requirements:
   - enabled in ansible.cfg
@@ -44,14 +44,17 @@ class Done:
     tasks: int = 0
     changed: Counter[str] = field(default_factory=Counter)
     failed: set[str] = field(default_factory=set)
+    tasks_by_host: Counter[str] = field(default_factory=Counter)
+    seconds_by_host: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
 
 
 @dataclass
 class Running:
-    """The task that runs: its role's figures, when it began, and whether any host has run it."""
+    """The task that runs: its role's figures, when it began (on each host), and whether a host has run it."""
 
     done: Done
     since: float
+    since_by_host: dict[str, float] = field(default_factory=dict)
     counted: bool = False
 
 
@@ -103,17 +106,24 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
         """As of a task."""
         self.v2_playbook_on_task_start(task, False)
 
+    def v2_runner_on_start(self, host: Any, _task: Any) -> None:
+        """A host begins the task."""
+        if self._running is not None:
+            self._running.since_by_host[host.get_name()] = time.monotonic()
+
     def v2_runner_on_ok(self, result: Any) -> None:
         """A host has done the task."""
         if result.task.action.rpartition(".")[2] in CALLS:
             return  # no work of its own: what it calls is counted
-        if self._count() and self._running is not None and result.is_changed():
-            self._running.done.changed[result.host.get_name()] += 1
+        done = self._count(result)
+        if done is not None and result.is_changed():
+            done.changed[result.host.get_name()] += 1
 
     def v2_runner_on_failed(self, result: Any, ignore_errors: bool = False) -> None:
         """A host has failed at the task."""
-        if self._count() and self._running is not None and not ignore_errors:
-            self._running.done.failed.add(result.host.get_name())
+        done = self._count(result)
+        if done is not None and not ignore_errors:
+            done.failed.add(result.host.get_name())
 
     def v2_runner_on_unreachable(self, result: Any) -> None:
         """A host was lost."""
@@ -126,7 +136,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
         if self._started is None or TOLD not in told:
             return
         content = {
-            "schema_version": 1,
+            "schema_version": 2,
             **told[TOLD],
             "environment_digest": told.get(ENVIRONMENT) or None,
             "started": self._started.isoformat(timespec="milliseconds"),
@@ -141,6 +151,10 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
                     "tasks": done.tasks,
                     "changed": dict(sorted(done.changed.items())),
                     "failed": sorted(done.failed),
+                    "tasks_by_host": dict(sorted(done.tasks_by_host.items())),
+                    "seconds_by_host": {
+                        host: round(seconds, 3) for host, seconds in sorted(done.seconds_by_host.items())
+                    },
                 }
                 for path, done in self._roles.items()
             ],
@@ -148,14 +162,18 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
         }
         write(content, self._started)
 
-    def _count(self) -> bool:
-        """Count the running task once, however many hosts run it; False where none is recorded."""
-        if self._running is None:
-            return False
-        if not self._running.counted:
-            self._running.counted = True
-            self._running.done.tasks += 1
-        return True
+    def _count(self, result: Any) -> Done | None:
+        """Count the running task for a host, and once for all of them; None where none is recorded."""
+        running, host = self._running, result.host.get_name()
+        if running is None:
+            return None
+        if not running.counted:
+            running.counted = True
+            running.done.tasks += 1
+        running.done.tasks_by_host[host] += 1
+        since = running.since_by_host.get(host, running.since)
+        running.done.seconds_by_host[host] += time.monotonic() - since
+        return running.done
 
     def _end_task(self) -> None:
         if self._running is not None:

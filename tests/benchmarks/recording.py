@@ -16,15 +16,15 @@ from pathlib import Path
 
 import torch
 
-from training.data import open_dataset
-from training.figures import Figures
-from training.liveness import Place
+from training.data.dataset import open_dataset
 from training.loop import train_epoch
-from training.phases import Phases
-from training.process import keep_freed_memory
-from training.session import TorchrunSession
+from training.metrics.figures import Figures
+from training.metrics.phases import Phases
+from training.session import RankStatus
 from training.spec import Work
 from training.state import set_up
+from training.torchrun import TorchrunSession
+from training.util.process import keep_freed_memory
 
 
 class Alone(TorchrunSession):
@@ -50,7 +50,7 @@ def epoch_seconds(work: Work, data: Path, out: Path | None) -> float:
         "start", epochs=1, steps_per_epoch=work.steps_per_epoch, world_size=1, parameters=0, model="", data=""
     )
     begun = time.perf_counter()
-    train_epoch(training, 1, Place(), begun)
+    train_epoch(training, 1, RankStatus(), begun)
     spent = time.perf_counter() - begun
     session.close()
     return spent

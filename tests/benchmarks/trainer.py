@@ -20,11 +20,12 @@ from typing import Any
 import torch
 
 from tests.benchmarks.recording import Alone
-from training.data import Dataset, open_dataset
-from training.liveness import Place
+from training.data.batches import load_batch
+from training.data.dataset import Dataset, open_dataset
 from training.loop import train_epoch
+from training.metrics.phases import Phases, clock_for
 from training.model import build_model
-from training.phases import Phases, clock_for
+from training.session import RankStatus
 from training.spec import Work
 from training.state import set_up
 
@@ -52,7 +53,7 @@ def by_the_engine(work: Work, dataset: Dataset, device: torch.device) -> float:
     training = set_up(work, dataset, session, phases)
     settle(device)
     begun = time.perf_counter()
-    train_epoch(training, 1, Place(), begun)
+    train_epoch(training, 1, RankStatus(), begun)
     settle(device)
     return time.perf_counter() - begun
 
@@ -61,7 +62,7 @@ class Rows(torch.utils.data.Dataset[dict[str, Any]]):
     """The training split, as Trainer wants it."""
 
     def __init__(self, dataset: Dataset) -> None:
-        batch = dataset.train.batch(torch.arange(len(dataset.train)), torch.device("cpu"))
+        batch = load_batch(dataset.train, torch.arange(len(dataset.train)), torch.device("cpu"))
         self._columns = {
             "input_ids": batch.input_ids,
             "attention_mask": batch.attention_mask,

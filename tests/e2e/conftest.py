@@ -1,34 +1,99 @@
-"""One testbed for all end-to-end tests, made from a copy of the repository at a long path with spaces."""
+"""One testbed for most end-to-end tests, made from a copy of the repository at a long path with spaces.
+
+Tests of one process make it and take it down. Where tests/run.py runs several processes on one testbed, it
+does both. A testbed that is kept is brought up to date first, and rid of what earlier tests left.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.testbeds import Testbed, copy_repository
+from tests.e2e.testbeds import ALONE, PLACE, Testbed, copy_repository, shared_testbed
 from tests.standins.determined import packages
+
+BELOW = ("a path with spaces that is " + "rather long, " * 5, "trainbed")
+STAMP = "/root/provisioned-with"
 
 
 @pytest.fixture(scope="session")
 def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
-    """The shared testbed; taken down at the end, and at the start if an earlier test run was killed."""
-    root: Path = (
-        tmp_path_factory.mktemp("e2e") / ("a path with spaces that is " + "rather long, " * 5) / "trainbed"
-    )
-    root.mkdir(parents=True)
+    """The shared testbed, whatever there is of it."""
+    given = os.environ.get(PLACE)
+    root = (Path(given) if given else tmp_path_factory.mktemp("e2e")).joinpath(*BELOW)
     assert len(str(root)) > 100
-    shared = Testbed("trainbed-test", "198.18.77", copy_repository(root))
+    if kept() or not root.exists():
+        copy_repository(root)
+    shared = shared_testbed(root)
+    if given:
+        yield shared
+        return
     shared.down()
     yield shared
     shared.down()
 
 
 @pytest.fixture(scope="session")
+def nodes(testbed: Testbed) -> Testbed:
+    """The shared testbed with its nodes running, whatever is on them."""
+    if not testbed.state.exists():
+        testbed.make("testbed")
+    return testbed
+
+
+@pytest.fixture(scope="session")
 def provisioned(testbed: Testbed) -> Testbed:
     """The shared testbed with every stack, as test_loop.py leaves it; made so here where that was not run."""
-    if not (testbed.root / "results" / "provisioning").exists():
+    if kept():
         testbed.make("testbed")
-        testbed.make("provision", f"determined_packages={packages.build(testbed.root / 'packages')}")
+        wanted = roles_digest(testbed.root)
+        if testbed.node("master", f"cat {STAMP}", check=False).output != wanted:
+            provision(testbed)
+            testbed.node("master", f"printf %s {wanted} > {STAMP}")
+        testbed.node("master", "rm -rf /srv/trainbed/shared/runs/*")
+        for folder in (testbed.root / "results").glob("*"):
+            if folder.name not in ("provisioning", "quick"):
+                shutil.rmtree(folder)
+    elif not (testbed.root / "results" / "provisioning").exists():
+        testbed.make("testbed")
+        provision(testbed)
     return testbed
+
+
+@pytest.fixture(scope="session")
+def measured(provisioned: Testbed) -> Testbed:
+    """The shared testbed after the quick matrix and its report, as test_loop.py leaves it."""
+    quick = provisioned.root / "results" / "quick"
+    if kept() or not quick.exists():
+        provisioned.make("matrix")  # Goes on with a campaign of the same code, or begins a new one.
+        *others, _newest = sorted(quick.glob("[0-9]*"))
+        for campaign in others:
+            shutil.rmtree(campaign)
+        provisioned.make("report")
+    return provisioned
+
+
+def kept() -> bool:
+    """Whether the testbed is kept between calls, so that anything may have changed since the last."""
+    return ALONE in os.environ
+
+
+def provision(testbed: Testbed) -> None:
+    """Provision every stack."""
+    testbed.make("provision", f"determined_packages={packages.build(testbed.root / 'packages')}")
+
+
+def roles_digest(root: Path) -> str:
+    """What provisioning follows from."""
+    digest = hashlib.sha256()
+    for folder in ("inventory", "playbooks", "requirements", "roles"):
+        for path in sorted((root / folder).rglob("*")):
+            if path.is_file():
+                digest.update(f"{path.relative_to(root)}\0".encode())
+                digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()

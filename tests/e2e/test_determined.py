@@ -19,6 +19,8 @@ from tests.e2e.matrices import (
 )
 from tests.e2e.testbeds import Testbed, wait_for
 
+pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
+
 PSQL = "runuser --user postgres -- psql --quiet --tuples-only --no-align --dbname"
 DET = "DET_USER=trainbed DET_PASS=$(cat /etc/trainbed/determined/user-password) det"
 DUMPS = "/var/backups/trainbed"
@@ -49,8 +51,6 @@ def test_an_interrupted_experiment_is_ended(testbed: Testbed) -> None:
     wait_for("nothing runs", lambda: nothing_runs(testbed), 30)
 
 
-@pytest.mark.wide
-@pytest.mark.usefixtures("provisioned")
 def test_an_experiment_in_error_has_a_record_with_its_reason(testbed: Testbed) -> None:
     matrix = matrix_of(testbed, "determined-killed", 300)
     # What the test before left there has the same name.
@@ -66,6 +66,7 @@ def test_an_experiment_in_error_has_a_record_with_its_reason(testbed: Testbed) -
     assert states(testbed)[-1] == "ERROR"
 
 
+@pytest.mark.usefixtures("measured")
 def test_a_search_is_submitted_around_a_run(testbed: Testbed) -> None:
     pattern = "quick/*/determined-w1-*/*/record.json"
     record = next(path for path in (testbed.root / "results").glob(pattern))

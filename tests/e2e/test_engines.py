@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.testbeds import ENGINE, Testbed, copy_repository, engine_at, wait_for
+from tests.e2e.machines import ENGINE, engine_at
+from tests.e2e.testbeds import Testbed, copy_repository, wait_for
 
 pytestmark = pytest.mark.wide
 

@@ -58,7 +58,7 @@ def test_after_a_node_was_rebooted(testbed: Testbed) -> None:
         300,
     )
     assert process.poll() is None, process.communicate()[0]
-    testbed.run("docker", "restart", "--time", "20", f"{testbed.name}-worker2")
+    testbed.machine("worker2").restart()
     output, _ = process.communicate(timeout=600)
     assert process.returncode != 0, output
     then = statuses(testbed, "rebooted")

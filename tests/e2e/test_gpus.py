@@ -11,6 +11,8 @@ import pytest
 from tests.e2e.matrices import records
 from tests.e2e.testbeds import Done, Testbed, wait_for
 
+pytestmark = pytest.mark.usefixtures("provisioned")
+
 STAND_IN = "/root/sys-stand-in"
 ROLE = """\
 - hosts: workers
@@ -96,6 +98,7 @@ def test_an_environment_that_is_not_locked_stops_everything_before_it_begins(tes
     assert all(counts["changed"] == 0 for counts in done.recap().values())
 
 
+@pytest.mark.usefixtures("measured")
 def test_spark_gave_every_rank_a_declared_gpu_and_the_record_says_that_it_is_none(testbed: Testbed) -> None:
     by_stack = {record["specification"]["stack"]: record for record in records(testbed, "quick")}
     assert [rank["visible_gpus"] for rank in by_stack["spark"]["ranks"]] == ["0"] * len(

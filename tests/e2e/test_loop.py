@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from experiments.cluster.provisioning import Provisioning, parse
+from tests.e2e.conftest import provision
 from tests.e2e.matrices import (
     KILLED_ON_WORKER2,
     NODES,
@@ -25,7 +26,6 @@ from tests.e2e.matrices import (
     start_training,
 )
 from tests.e2e.testbeds import Done, Testbed, kill_group, wait_for
-from tests.standins.determined import packages
 
 STACKS, WORKERS = ("ddp", "spark", "determined"), (1, 2)  # of the quick matrix
 
@@ -61,8 +61,8 @@ def test_login_is_an_ordinary_user_with_sudo(testbed: Testbed) -> None:
 
 
 def test_a_changed_host_key_is_refused(testbed: Testbed) -> None:
-    testbed.node(
-        "worker1",
+    machine = testbed.machine("worker1")
+    machine.console(
         "cd /etc/ssh && mv ssh_host_ed25519_key k && mv ssh_host_ed25519_key.pub k.pub && "
         "ssh-keygen -q -t ed25519 -N '' -f ssh_host_ed25519_key && systemctl restart ssh",
     )
@@ -81,19 +81,20 @@ def test_a_changed_host_key_is_refused(testbed: Testbed) -> None:
             "Host key verification failed" in refused.output or "IDENTIFICATION HAS CHANGED" in refused.output
         )
     finally:
-        testbed.node("worker1", "/usr/local/sbin/testbed-settings && systemctl restart ssh")
+        machine.console("/usr/local/sbin/testbed-settings && systemctl restart ssh")
     testbed.ansible("worker1", "true")
 
 
 def test_half_made_and_stopped_nodes_are_mended(testbed: Testbed) -> None:
-    testbed.run("docker", "rm", "--force", f"{testbed.name}-worker2")
-    testbed.run("docker", "kill", f"{testbed.name}-worker1")
+    testbed.machine("worker2").remove()
+    testbed.machine("worker1").pull_the_plug()
     testbed.make("testbed")
     testbed.ansible("cluster", "systemctl is-system-running")
 
 
 def test_check_mode_passes_on_fresh_nodes(testbed: Testbed) -> None:
-    testbed.make("provision", "ARGS=--check")
+    output = re.sub(r"\s+", " ", testbed.make("provision", "ARGS=--check").output)
+    assert "determined is left out: The packages of Determined are not in the store" in output
     assert testbed.node("master", "test -e /opt/trainbed", check=False).code == 1
 
 
@@ -115,11 +116,11 @@ def test_preflight_says_everything_that_is_wrong_at_once(testbed: Testbed) -> No
 
 def test_preflight_names_a_node_that_cannot_be_reached_and_a_loopback_name(testbed: Testbed) -> None:
     testbed.node("worker1", "cp /etc/hosts /root/hosts && echo '127.0.1.1 worker1' > /etc/hosts")
-    testbed.run("docker", "stop", "--time", "20", f"{testbed.name}-worker2")
+    testbed.machine("worker2").power_off()
     try:
         done = testbed.playbook("provision", check=False, ANSIBLE_TIMEOUT="5")
     finally:
-        testbed.run("docker", "start", f"{testbed.name}-worker2")
+        testbed.machine("worker2").power_on()
         testbed.node("worker1", "cp /root/hosts /etc/hosts && rm /root/hosts")
     text = re.sub(r"\s+", " ", done.output)
     assert done.code != 0
@@ -132,14 +133,7 @@ def test_preflight_names_a_node_that_cannot_be_reached_and_a_loopback_name(testb
     )
 
 
-def test_provisions(testbed: Testbed) -> None:
-    output = re.sub(r"\s+", " ", testbed.make("provision").output)
-    assert "determined is left out: The packages of Determined are not in the store" in output
-
-
-def test_a_stack_that_cannot_be_had_is_a_row_with_its_reason(testbed: Testbed) -> None:
-    output = re.sub(r"[\s│]+", " ", testbed.make("plan").output)
-    assert output.count("determined is not on this cluster") == len(WORKERS)
+def test_a_required_stack_that_cannot_be_had_stops_before_anything_is_changed(testbed: Testbed) -> None:
     refused = testbed.make("provision", 'ARGS=-e \'{"stacks": ["ddp", "determined"]}\'', check=False)
     assert refused.code != 0
     said = re.sub(r"\s+", " ", refused.output)
@@ -153,9 +147,8 @@ def test_a_stack_that_cannot_be_had_is_a_row_with_its_reason(testbed: Testbed) -
     )
 
 
-def test_determined_is_installed_from_its_two_packages(testbed: Testbed) -> None:
-    folder = packages.build(testbed.root / "packages")
-    testbed.make("provision", f"determined_packages={folder}")
+def test_provisions_every_stack(testbed: Testbed) -> None:
+    provision(testbed)
 
 
 def test_second_provisioning_changes_nothing(testbed: Testbed) -> None:
@@ -178,8 +171,7 @@ def test_check_mode_passes_on_converged_nodes(testbed: Testbed) -> None:
 def test_every_provisioning_leaves_its_record(testbed: Testbed) -> None:
     done = [record for record in provisionings(testbed) if record.status == "ok"]
     first, *_, last = done
-    assert {"docker", "spark", "image"} <= {role.role for role in first.roles if role.changed}
-    assert "determined" in {role.role for record in done[1:] for role in record.roles if role.changed}
+    assert {"docker", "image", "spark", "determined"} <= {role.role for role in first.roles if role.changed}
     assert not any(role.changed for role in last.roles)
 
 
@@ -356,7 +348,7 @@ def test_a_killed_rank_is_named_in_the_record(testbed: Testbed) -> None:
 
 def test_services_pinning_and_names_survive_a_restart(testbed: Testbed) -> None:
     for node in NODES:
-        testbed.run("docker", "restart", "--time", "20", f"{testbed.name}-{node}")
+        testbed.machine(node).restart()
     wait_for(
         "nodes answer",
         lambda: testbed.run("ansible", "cluster", "-m", "ansible.builtin.ping", check=False).code == 0,
@@ -396,7 +388,7 @@ def test_a_link_rate_holds_also_after_a_restart(testbed: Testbed) -> None:
     assert record["specification"]["conditions"]["link_rate"] == "100mbit"
     assert record["environment"]["link"]["configured"] == "100mbit"
     assert 50 < record["environment"]["link"]["measured_mbit"] < 110
-    testbed.run("docker", "restart", "--time", "20", f"{testbed.name}-worker1")
+    testbed.machine("worker1").restart()
     wait_for(
         "worker1 runs",
         lambda: "running" in testbed.node("worker1", "systemctl is-system-running", check=False).output,

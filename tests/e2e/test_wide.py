@@ -56,7 +56,7 @@ def test_a_worker_may_be_the_master_and_names_are_free(solo: Testbed) -> None:
     assert len({record["weights_digest"] for record in found}) == 1
     solo.make("report", f"MATRIX={matrix}")
     # And a machine that is switched off and on again.
-    solo.run("docker", "restart", "--time", "20", f"{solo.name}-anna")
+    solo.machine("anna").restart()
     wait_for("the agent is back", lambda: "anna" in solo.node("anna", SLOTS, check=False).output, 120)
 
 

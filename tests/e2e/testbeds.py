@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
+import functools
 import os
 import re
 import shutil
@@ -11,12 +11,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
+
+from tests.connections import Inventory
+from tests.e2e.machines import Container, Machine
 
 ROOT = Path(__file__).resolve().parents[2]
 BINARIES = Path(sys.executable).parent
-ENGINE = ROOT / "roles" / "testbed" / "files"
+NODE_TIMEOUT_S = 180
+#: Set by tests/run.py: the folder of the shared testbed, and that some parts run alone on one that is kept.
+PLACE, ALONE = "TRAINBED_TEST_PLACE", "TRAINBED_TEST_ALONE"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +62,12 @@ class Testbed:
         variables.pop("ANSIBLE_INVENTORY", None) if "ANSIBLE_INVENTORY" not in dict(self.extra) else None
         return variables
 
+    @property
+    def state(self) -> Path:
+        """What this machine keeps of the testbed: keys and settings."""
+        states = self.environment.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+        return Path(states) / "trainbed" / self.name
+
     def run(
         self,
         *command: str,
@@ -79,10 +89,15 @@ class Testbed:
             timeout=timeout,
         )
         result = Done(" ".join(command), done.returncode, done.stdout, time.monotonic() - began)
-        print(f"$ {result.command}  [{result.seconds:.0f} s, status {result.code}]")
-        if check and result.code != 0:
-            raise AssertionError(f"{result.command} ended with {result.code}:\n{result.output[-6000:]}")
-        return result
+        return self._ended(result, check)
+
+    @staticmethod
+    def _ended(done: Done, check: bool) -> Done:
+        """Say that a command has ended, and fail if it may not have ended so."""
+        print(f"$ {done.command}  [{done.seconds:.0f} s, status {done.code}]")
+        if check and done.code != 0:
+            raise AssertionError(f"{done.command} ended with {done.code}:\n{done.output[-6000:]}")
+        return done
 
     def make(self, *arguments: str, check: bool = True, **variables: str) -> Done:
         """Call a verb."""
@@ -94,11 +109,25 @@ class Testbed:
             "ansible-playbook", f"playbooks/{name}.yml", *arguments, check=check, variables=variables
         )
 
+    @functools.cached_property
+    def connections(self) -> Inventory:
+        """How the nodes are reached."""
+        return Inventory(self.root, self.environment)
+
     def node(self, name: str, command: str, check: bool = True) -> Done:
-        """Run a shell command as root on one node, by way of the engine."""
-        return self.run(
-            "docker", "exec", f"{self.name}-{name}", "sh", "-c", command, check=check, timeout=180
-        )
+        """Run a shell command as root on one node, over SSH as the inventory says: 255 where that fails."""
+        began = time.monotonic()
+        try:
+            said = self.connections.node(name).run(f"timeout {NODE_TIMEOUT_S} sh -c %s 2>&1", command)
+            output = said.stdout
+        except RuntimeError as failed:  # Testinfra's way to say that SSH itself failed.
+            (said,) = failed.args
+            output = said.stderr
+        return self._ended(Done(f"{name}: {command}", said.rc, output, time.monotonic() - began), check)
+
+    def machine(self, name: str) -> Machine:
+        """What carries a node, which can be restarted or taken away."""
+        return Container(f"{self.name}-{name}", self.run, lambda: self.connections.hang_up(name))
 
     def ansible(self, pattern: str, command: str) -> Done:
         """Run a command on nodes the way every verb reaches them."""
@@ -122,21 +151,27 @@ class Testbed:
         self.make("testbed-down")
 
 
-@contextlib.contextmanager
-def engine_at(folder: Path) -> Iterator[None]:
-    """The machine's engine, started for the while where the last testbed took its engine down with it."""
-    if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0:
-        yield
-        return
-    subprocess.run([ENGINE / "engine-start", folder / "dockerd.log"], check=True, timeout=120)
-    try:
-        yield
-    finally:
-        subprocess.run([ENGINE / "engine-stop", folder], check=True, timeout=120)
+def shared_testbed(root: Path) -> Testbed:
+    """The testbed that most end-to-end tests share, made by the verbs of this copy of the repository."""
+    return Testbed("trainbed-test", "198.18.77", root)
+
+
+def kept_place() -> Path:
+    """Where the copy of the repository lies whose testbed is kept between calls."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainbed" / "tests"
 
 
 def copy_repository(target: Path) -> Path:
-    """Copy what a clone would hold, uncommitted changes included, to a path of the test's choosing."""
+    """Copy what a clone would hold, uncommitted changes included, to a path of the test's choosing.
+
+    Of a copy that is there, nothing is left but its results.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    for path in target.iterdir():
+        if path.is_symlink() or not path.is_dir():
+            path.unlink()
+        elif path.name != "results":
+            shutil.rmtree(path)
     listed = subprocess.run(
         ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,

@@ -1,53 +1,33 @@
-"""The cluster under test, as its inventory says it is."""
+"""The cluster under test, as its inventory says it is, and what is asked of its nodes."""
 
 from __future__ import annotations
 
-import atexit
 import functools
 import json
 import os
-import shutil
-import subprocess
-import sys
-import tempfile
+from collections import defaultdict
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-import testinfra
+import pytest
 from testinfra.host import Host
 
+from tests.connections import Inventory
+from tests.stacks import port_variables
+
 ROOT = Path(__file__).resolve().parents[2]
+Answer = TypeVar("Answer")
+
+_inventory = Inventory(ROOT, os.environ, port_variables())
+#: What takes long is asked of all nodes at once, and of each two things at a time.
+_threads: dict[str, ThreadPoolExecutor] = defaultdict(lambda: ThreadPoolExecutor(max_workers=2))
 
 
-@functools.cache
-def inventory_file() -> Path:
-    """Write the inventory that is set with all its templates worked out, and return its path."""
-    folder = tempfile.mkdtemp(prefix="trainbed-")
-    atexit.register(shutil.rmtree, folder)
-    path = Path(folder) / "inventory.json"
-    done = subprocess.run(
-        [
-            str(Path(sys.executable).parent / "ansible-playbook"),
-            str(ROOT / "playbooks" / "connections.yml"),
-            "-e",
-            f"connections_dest={path}",
-        ],
-        cwd=ROOT,
-        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg")},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0:
-        raise RuntimeError(f"the inventory cannot be read:\n{done.stdout}{done.stderr}")
-    return path
-
-
-@functools.cache
 def groups() -> dict[str, dict[str, dict[str, Any]]]:
     """Groups of the inventory: for each its hosts, for each of those its variables."""
-    children = json.loads(inventory_file().read_text(encoding="utf-8"))["all"]["children"]
-    return {group: content["hosts"] for group, content in children.items()}
+    return _inventory.groups
 
 
 def variables(name: str) -> dict[str, Any]:
@@ -77,7 +57,54 @@ def master() -> str:
     return next(iter(groups()["master"]))
 
 
-@functools.cache
 def node(name: str) -> Host:
     """Return testinfra's view of one node, by Ansible's own connection settings."""
-    return testinfra.get_host(f"ansible://{name}", ansible_inventory=str(inventory_file()))
+    return _inventory.node(name)
+
+
+def connect() -> None:
+    """Log in to all nodes at once, as two that log in to one node at the same time get a connection each.
+
+    A node that can't be logged in to fails the tests that ask it.
+    """
+    with ThreadPoolExecutor() as threads:
+        for name in groups()["cluster"]:
+            threads.submit(node(name).run, "true")
+
+
+def no_more_questions() -> None:
+    """Drop what was not asked yet."""
+    for thread in _threads.values():
+        thread.shutdown(wait=False, cancel_futures=True)
+
+
+class Question(Generic[Answer]):
+    """Something that every node of a group is asked once, all of them at the same time."""
+
+    def __init__(self, group: str, ask: Callable[[str], Answer]) -> None:
+        """`ask` takes a node's name; what it returns, or raises, is kept as that node's answer."""
+        self._group = group
+        self._ask = ask
+        self._answers: dict[str, Future[Answer]] = {}
+        functools.update_wrapper(self, ask)
+
+    def begin(self) -> None:
+        """Ask, and don't wait for the answers."""
+        if not self._answers:
+            for name in groups()[self._group]:
+                self._answers[name] = _threads[name].submit(self._ask, name)
+
+    def __call__(self, name: str) -> Answer:
+        """The answer of one node."""
+        self.begin()
+        return self._answers[name].result()
+
+
+def question(group: str) -> Callable[[Callable[[str], Answer]], Question[Answer]]:
+    """Turn a function of a node's name into a question to all nodes of a group."""
+    return functools.partial(Question, group)
+
+
+def asks(*questions: Question[Any]) -> pytest.MarkDecorator:
+    """Mark a test with questions that it wants the answers of: they are put before the first test runs."""
+    return pytest.mark.asks.with_args(*questions)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from testinfra.backend.base import CommandResult
 from testinfra.host import Host
 
 from tests.nodes import cluster
@@ -25,11 +26,20 @@ def test_training_user_has_the_same_number_everywhere(node: Host, name: str) -> 
     assert (user.uid, user.gid) == (facts["trainbed_uid"], facts["trainbed_uid"])
 
 
-def test_training_user_goes_from_node_to_node(node: Host, name: str) -> None:
+@cluster.question("cluster")
+def reached(name: str) -> dict[str, CommandResult]:
+    """What the training user hears from every node that it logs in to."""
     user = cluster.variables(name)["trainbed_user"]
-    for other in cluster.groups()["cluster"]:
-        command = f"ssh -o BatchMode=yes -o StrictHostKeyChecking=yes {other} hostname"
-        assert node.check_output("runuser -u %s -- " + command, user) == other
+    command = "runuser -u %s -- ssh -o BatchMode=yes -o StrictHostKeyChecking=yes %s hostname"
+    node = cluster.node(name)
+    return {other: node.run(command, user, other) for other in cluster.groups()["cluster"]}
+
+
+@cluster.asks(reached)
+def test_training_user_goes_from_node_to_node(name: str) -> None:
+    for other, said in reached(name).items():
+        assert said.rc == 0, said
+        assert said.stdout.strip() == other
 
 
 def test_runs_with_no_failed_unit(node: Host) -> None:

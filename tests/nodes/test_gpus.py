@@ -22,14 +22,12 @@ def listed(node: Host) -> dict[str, Any]:
 
 
 @pytest.mark.on("workers")
-@pytest.mark.usefixtures("spark")
 def test_the_driver_answers_for_every_gpu(listed: dict[str, Any]) -> None:
     assert listed["trouble"] is None
     assert len(listed["gpus"]) == len(listed["pci"])
 
 
 @pytest.mark.on("workers")
-@pytest.mark.usefixtures("spark")
 def test_the_kernel_runs_the_installed_driver(node: Host, listed: dict[str, Any]) -> None:
     assert node.check_output("modinfo --field version nvidia") == listed["module"]
     assert {gpu["driver"] for gpu in listed["gpus"]} == {listed["module"]}
@@ -37,14 +35,13 @@ def test_the_kernel_runs_the_installed_driver(node: Host, listed: dict[str, Any]
 
 
 @pytest.mark.on("workers")
-@pytest.mark.usefixtures("spark")
 def test_the_driver_stays_in_memory_between_runs(node: Host, listed: dict[str, Any]) -> None:
     assert listed["gpus"]
     assert node.service("nvidia-persistenced").is_running
 
 
 @pytest.mark.on("workers")
-@pytest.mark.usefixtures("ddp")
+@pytest.mark.role("image")
 def test_a_container_sees_the_nodes_gpus(node: Host, listed: dict[str, Any]) -> None:
     image = node.check_output("cat /etc/trainbed/image")
     seen = node.check_output(

@@ -14,12 +14,13 @@ from typing import Any
 
 from determined import core, get_cluster_info
 
-from training.checkpoint import CheckpointFolder, Position, read_checkpoint, write_checkpoint
-from training.figures import Figures
+from training.checkpoint import CheckpointFolder, read_checkpoint, write_checkpoint
+from training.distributed.collective import agree_on
+from training.metrics.figures import Figures
 from training.rank import launch_rank
-from training.session import check_world, take_device
+from training.session import Position, check_world, take_device
 from training.spec import RunSpec
-from training.stop import StopSignal
+from training.util.stop import StopSignal
 
 
 class DeterminedSession:
@@ -116,13 +117,11 @@ class DeterminedSession:
         self._context.__exit__(None, None, None)
 
     def _newest_of_files(self) -> dict[str, Any] | None:
-        from training.collective import agree_on
-
         assert self._storage is not None
         chosen: str | None = None
         if self.rank == 0:
-            kept = CheckpointFolder(self._storage, self._work.digest, self._work.keep_checkpoints)
-            chosen, faults = kept.newest()
+            checkpoints = CheckpointFolder(self._storage, self._work.digest, self._work.keep_checkpoints)
+            chosen, faults = checkpoints.newest()
             for fault in faults:
                 self.report("checkpoint_passed_over", message=fault)
         chosen = agree_on(self, chosen)

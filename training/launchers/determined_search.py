@@ -14,10 +14,10 @@ from typing import Any
 from determined import get_cluster_info
 from pydantic import ValidationError
 
-from training.files import write_json
 from training.launchers.determined import DeterminedSession
 from training.rank import arguments, end_if_failed, run_rank
 from training.spec import RunSpec, SpecError, explain, read_spec
+from training.util.files import write_json
 
 
 def with_values(spec: RunSpec, values: Mapping[str, Any]) -> RunSpec:

@@ -23,9 +23,10 @@ from pyspark.errors import PythonException
 from pyspark.ml.torch.distributor import TorchDistributor
 from pyspark.sql import SparkSession
 
-from training.files import write_json
+from training.errors import DataError
 from training.rank import arguments
 from training.spec import RunSpec, SpecError, read_spec
+from training.util.files import write_json
 
 POLL_EVERY = 0.1  # s
 PATIENCE = 120.0  # s that the driver has to register
@@ -34,6 +35,9 @@ START_LIMIT = 60.0  # s that a stage which was submitted waits for its tasks to 
 LOOK_EVERY = 2.0  # s
 CLOCK_SKEW = 5.0  # s between this node's clock and the master's
 ANSWER_WITHIN = 10.0  # s
+
+COLUMNS = "row bigint, input_ids array<int>, attention_mask array<tinyint>, label tinyint"
+"""`training.data.in_run.COLUMNS` in Spark's words."""
 
 
 def train_rank(archive: str, spec_file: str, data: str, out: str) -> None:
@@ -96,8 +100,6 @@ def _run(spark: SparkSession, spec: RunSpec, given: argparse.Namespace, queue: F
         sys.stderr.write("Set spark.task.resource.gpu.amount=1: training is to run on GPUs.\n")
         return 1
     if spec.conditions.tokenizing == "in_run":
-        from training.data import DataError
-
         try:
             tokenise(spark, spec, given.data.absolute(), given.out.absolute())
         except DataError as error:
@@ -129,20 +131,19 @@ def tokenise(spark: SparkSession, spec: RunSpec, data: Path, out: Path) -> None:
         DataError: the data set on a node can't be used, or what was made is not what was prepared before.
     """
     # Here, as only such runs need them: the start of the others is measured without.
-    from training.data import DataError
-    from training.in_run import SPARK_COLUMNS, prepare_in_run, reviews_of, threads_text, tokens_of
+    from training.data.in_run import prepare_in_run, reviews_of, threads_text, tokenise_rows
 
     tasks, threads = spec.work.world_size, spec.conditions.threads
     rows = spark.range(0, reviews_of(spec), 1, tasks)
-    function = partial(tokens_of, data=str(data), digest=spec.work.data_digest, threads=threads)
-    tokens = rows.mapInArrow(function, SPARK_COLUMNS)
+    function = partial(tokenise_rows, data=str(data), digest=spec.work.data_digest, threads=threads)
+    tokens = rows.mapInArrow(function, COLUMNS)
     by = f"a Spark job of {tasks} task{'s' if tasks > 1 else ''}, {threads_text(threads)} each"
     try:
         prepare_in_run(spec, data, out, by, time.time(), tokens.toArrow)
     except PythonException as error:  # of a task: its text is the trace, with that of the JVM
-        said = [line for line in str(error).splitlines() if line.startswith("training.data.DataError: ")]
-        if said:
-            raise DataError(said[0].partition(": ")[2]) from error
+        faults = [line for line in str(error).splitlines() if line.startswith("training.errors.DataError: ")]
+        if faults:
+            raise DataError(faults[0].partition(": ")[2]) from error
         raise
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from experiments.analysis.figures import Figures
 from experiments.campaign.campaign import CampaignFile
-from experiments.cluster.environment import ImageState
+from experiments.cluster.environment import Image
 from experiments.matrix.model import Order
 from experiments.matrix.words import model_text
 from experiments.report.formats import GROUPED, NOTHING, number
@@ -112,7 +112,7 @@ def _training(campaign: CampaignFile, varying: set[str]) -> str:
     return ", ".join(text for name, text in parts.items() if name not in varying)
 
 
-def _image(image: ImageState) -> str:
+def _image(image: Image) -> str:
     if image.reference is None or image.id is None:
         return NOTHING
     return f"{image.reference}, id {image.id.removeprefix('sha256:')[:12]}"

@@ -74,7 +74,7 @@ def _criterion(criterion: Criterion, baseline: str) -> tuple[str, Value]:
         "waiting": (phases.AROUND, _link(phases.TITLE)),
         "step": ("time per step", _link(time_splits.TITLE)),
         "weights": ("equal weights of equal work", _link(times.TITLE)),
-        "steps": ("steps on a master and a worker", _link(NEEDS_TITLE)),
+        "installing": ("tasks in provisioning", _link(NEEDS_TITLE)),
         "pipeline": ("time from texts to a trained model", _link(from_texts.TITLE)),
     }[criterion]
 

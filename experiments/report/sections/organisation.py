@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, Literal
 
+from experiments.analysis.analysis import Analysis
 from experiments.analysis.figures import Figures
+from experiments.analysis.installing import RolesEffort
 from experiments.campaign.stacks import Stack
-from experiments.cluster.installing import Needs
-from experiments.cluster.provisioning import Provisioning
+from experiments.cluster.declarations import Declaration
+from experiments.cluster.provisioning import Effort
 from experiments.cluster.stack_facts import FIGURES, OFFERS, Claim
 from experiments.records.record import Record, utc_text
-from experiments.report.formats import NOTHING
+from experiments.report.formats import NOTHING, TENTHS, Format, Value, number, quantity
 from experiments.report.tables import Column, Table
 from experiments.util.words import counted
 
@@ -21,134 +23,138 @@ OFFERS_TITLE: Final = "What each stack offers"
 NOT_RECORDED: Final = "not recorded"
 NOT_MEASURED: Final = "not measured here"
 LOGS: Final = "logs/"
-WHERE: Final = {"master": "the master", "workers": "a worker"}
+SECONDS: Final = Format(unit=" s")
+NOT_DECLARED: Final = "not declared"
+DECLARED: Final = "is declared in its role, and proved on the nodes by make verify"
+READ_FROM_TASKS: Final = (
+    "was read from the tasks of its role when the campaign began: roles did not declare it then, and "
+    "no test proved it"
+)
+ONLY_ON: Final = {"master": "on the master", "workers": "on workers"}
 
 
-def organisation_tables(figures: Figures) -> list[Table]:
+def organisation_tables(analysis: Analysis) -> list[Table]:
     """The tables that can be made of what the campaign keeps."""
-    kept = figures.about.stacks
-    if kept is None:
+    figures = analysis.figures
+    if figures.about.stacks is None:
         return [_nothing_kept()]
-    return [needs_table(figures), using_table(figures), offers_table(figures)]
+    return [needs_table(analysis), using_table(figures), offers_table(figures)]
 
 
 def _nothing_kept() -> Table:
     return Table(
         title=NEEDS_TITLE,
-        before="The dissertation's table 5.10, counted from the roles that install the stacks.",
+        before="The dissertation's table 5.10, as the stacks' roles declare it and provisioning measured it.",
         columns=[Column("stacks"), Column("needs")],
         rows=[["all", f"{NOT_RECORDED}: the campaign began before campaigns kept this"]],
     )
 
 
-def needs_table(figures: Figures) -> Table:
-    """Table 5.10: steps, packages, services, files and ports, and the time that provisioning took."""
-    assert figures.about.stacks is not None
-    stacks, provisioned = figures.about.stacks.stacks, figures.about.provisioning
-    rows: list[list[str]] = []
+def needs_table(analysis: Analysis) -> Table:
+    """Table 5.10: what the role declares, and the tasks, changes and seconds that provisioning took."""
+    kept = analysis.figures.about.stacks
+    assert kept is not None
+    stacks, efforts = kept.stacks, analysis.installing.stacks
+    rows: list[list[Value | str]] = []
 
-    def row(name: str, entry: Callable[[Stack], str]) -> None:
-        rows.append([name, *(_of_stack(stack, entry) for stack in stacks.values())])
+    def declared(name: str, entry: Callable[[Declaration], str]) -> None:
+        found = [each.declares for each in stacks.values()]
+        rows.append([name, *(NOT_DECLARED if each is None else entry(each) for each in found)])
 
-    row("its role, and those that it calls", lambda stack: _listed(_own(stack).roles, count=False))
-    for node, where in WHERE.items():
-        row(f"steps on {where}", lambda stack, node=node: _steps(_own(stack), node))  # type: ignore[misc]
-    _parts(row, "", _own)
-    row("seconds in provisioning", lambda stack: _took(provisioned, _own(stack).roles[:1]))
-    row("roles that it stands on", lambda stack: _listed(_before(stack).roles, count=False))
-    for node, where in WHERE.items():
-        row(f"their steps on {where}", lambda stack, node=node: _steps(_before(stack), node))  # type: ignore[misc]
-    _parts(row, "their ", _before)
-    row("their seconds in provisioning", lambda stack: _took(provisioned, _before(stack).roles))
+    declared("packages", lambda it: _by_group(it, "packages"))
+    declared("services", lambda it: _by_group(it, "services"))
+    declared("files", lambda it: _by_group(it, "files"))
+    declared("ports", _ports)
+    called = [", ".join(efforts[name].roles) or NOT_RECORDED for name in stacks]
+    rows.append(["its role, and those that it called", *called])
+    rows += _effort_rows("", [efforts[name].own for name in stacks])
+    rows.append(
+        ["roles that it stands on", *(", ".join(efforts[name].stands_on) or "none" for name in stacks)]
+    )
+    below = [efforts[name].below if efforts[name].stands_on else None for name in stacks]
+    rows += _effort_rows("their ", below)
+    how = DECLARED if kept.declared_by_roles else READ_FROM_TASKS
     return Table(
         title=NEEDS_TITLE,
         before=(
-            "The dissertation's table 5.10, counted when the campaign began from the roles that install the "
-            "stacks, for the distribution of its nodes and the settings that the roles have by themselves. A "
-            "step is a task that may change something on a node; what only looks, waits or says is none."
+            f"The dissertation's table 5.10. What a stack puts on the nodes {how}. What installing it takes "
+            "was measured by the provisioning that set up this cluster."
         ),
         columns=[Column("what"), *(Column(name) for name in stacks)],
         rows=rows,
-        after=_needs_remarks(figures),
+        after=_needs_remarks(analysis),
     )
 
 
-def _parts(
-    row: Callable[[str, Callable[[Stack], str]], None], whose: str, of: Callable[[Stack], Needs]
-) -> None:
-    row(f"{whose}packages", lambda stack: _listed(of(stack).all_of("packages")))
-    row(f"{whose}services", lambda stack: _listed(of(stack).all_of("services")))
-    row(f"{whose}files below /etc", lambda stack: _listed(of(stack).all_of("configuration")))
-    row(
-        f"{whose}ports",
-        lambda stack: _listed([f"{p.number} ({', '.join(p.variables)})" for p in of(stack).ports]),
-    )
+def _by_group(declaration: Declaration, what: Literal["packages", "services", "files"]) -> str:
+    """Names with their number: first those on every node, then those of one group only."""
+    names = {group: set(getattr(each, what)) for group, each in declaration.groups.items()}
+    everywhere = set.intersection(*names.values())
+    texts = [", ".join(sorted(everywhere))] if everywhere else []
+    for group, found in names.items():
+        if only := sorted(found - everywhere):
+            texts.append(f"{', '.join(only)} ({ONLY_ON[group]})")
+    count = len(set.union(*names.values()))
+    return f"{number(count)}: {'; '.join(texts)}" if count else "none"
 
 
-def _of_stack(stack: Stack, entry: Callable[[Stack], str]) -> str:
-    return NOT_RECORDED if stack.installing is None else entry(stack)
-
-
-def _own(stack: Stack) -> Needs:
-    assert stack.installing is not None
-    return stack.installing.own
-
-
-def _before(stack: Stack) -> Needs:
-    assert stack.installing is not None
-    return stack.installing.before
-
-
-def _listed(names: Sequence[str], *, count: bool = True) -> str:
-    if not names:
-        return "none"
-    return f"{len(names)}: {', '.join(names)}" if count else ", ".join(names)
-
-
-def _steps(needs: Needs, node: str) -> str:
-    steps = needs.nodes[node].steps
-    total = sum(steps.values())
-    return f"{total}: {', '.join(f'{kind} {number}' for kind, number in steps.items())}" if total else "none"
-
-
-def _took(provisioned: Provisioning | None, roles: Sequence[str]) -> str:
-    if provisioned is None:
-        return NOT_RECORDED
-    done = provisioned.of(roles)
-    if not done:
-        return "none" if not roles else NOT_RECORDED
-    changed = sum(sum(each.changed.values()) for each in done)
-    seconds, tasks = sum(each.seconds for each in done), sum(each.tasks for each in done)
-    return f"{seconds:.1f} ({tasks} tasks, {changed} changes)"
-
-
-def _needs_remarks(figures: Figures) -> list[str]:
-    kept, provisioned = figures.about.stacks, figures.about.provisioning
-    assert kept is not None
-    remarks = [
-        f"Every stack stands on {', '.join(kept.common) or 'nothing else'}, too, which is not counted; "
-        "Python packages come in one locked environment for all of them.",
-        "Ports that are drawn at random while ranks train have no variable and are not counted.",
-    ]
-    unread = {
-        each
-        for stack in kept.stacks.values()
-        if stack.installing is not None
-        for each in (*stack.installing.own.not_followed, *stack.installing.before.not_followed)
+def _ports(declaration: Declaration) -> str:
+    ports = {
+        (port.default, f"{port.default} ({port.port}{', local' if port.local else ''})")
+        for each in declaration.groups.values()
+        for port in each.ports
     }
-    remarks += [f"Not counted, for only a node knows which file it is: {each}." for each in sorted(unread)]
+    # By number; a template, of which only an inventory makes a number, comes last.
+    return _listed([text for _, text in sorted(ports, key=lambda it: (isinstance(it[0], str), *it))])
+
+
+def _effort_rows(whose: str, found: Sequence[RolesEffort | None]) -> list[list[Value | str]]:
+    """What roles took: on all nodes together, on the master, on the slowest worker. None: there are none."""
+    parts: dict[str, Callable[[RolesEffort], Effort | None]] = {
+        "seconds in provisioning": lambda it: it.altogether,
+        "seconds on the master": lambda it: it.on_master,
+        "seconds on the slowest worker": lambda it: it.on_slowest_worker,
+    }
+    return [
+        [f"{whose}{name}", *("none" if each is None else _effort(part(each)) for each in found)]
+        for name, part in parts.items()
+    ]
+
+
+def _effort(effort: Effort | None) -> Value | str:
+    if effort is None:
+        return NOT_RECORDED
+    note = f"{counted(effort.tasks, 'task')}, {counted(effort.changes, 'change')}"
+    return Value(effort.seconds, TENTHS, note=note)
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"{number(len(names))}: {', '.join(names)}" if names else "none"
+
+
+def _needs_remarks(analysis: Analysis) -> list[str]:
+    kept, provisioned = analysis.figures.about.stacks, analysis.figures.about.provisioning
+    assert kept is not None
+    remarks = (
+        ["Ports are those that services listen on; ports that only runs open are not declared."]
+        if kept.declared_by_roles
+        else []
+    )
     if provisioned is None:
         return [*remarks, "Provisioning: no record fitted this cluster when the campaign began."]
-    changes = sum(sum(each.changed.values()) for each in provisioned.roles)
+    found = analysis.installing
     note = (
         " It changed nothing on the nodes: its seconds are those of looking, not of installing."
-        if not changes
+        if not found.changes
         else ""
     )
     return [
         *remarks,
-        f"Provisioned {utc_text(provisioned.started)}, in {provisioned.seconds:.0f} s for all nodes, "
-        f"with {changes} changes (by task and node).{note} What two stacks share is done for the first.",
+        f"Roles counted for none of these stacks: {', '.join(found.shared) or 'none'}. Python packages come "
+        "in one locked environment for all stacks.",
+        f"Provisioned {utc_text(provisioned.started)}, in {quantity(provisioned.seconds, SECONDS)} for all "
+        f"nodes, with {counted(found.changes, 'change')} (by task and node).{note} What two stacks share is "
+        "done for the first.",
     ]
 
 
@@ -192,9 +198,9 @@ def _largest(figures: Figures, stack: str) -> Record | None:
 def _commands(name: str, record: Record | None) -> list[str]:
     if record is None or record.launch is None:
         return [name, "commands for a run", NOTHING, NOT_MEASURED]
-    number = max(1, len(record.launch.nodes))
     workers = record.specification.work.workers
-    text = f"{number}, of {len(record.launch.command)} words"
+    commands, words = max(1, len(record.launch.nodes)), len(record.launch.command)
+    text = f"{number(commands)}, of {counted(words, 'word')}"
     return [
         name,
         f"commands for a run with {counted(workers, 'worker')}",
@@ -215,9 +221,9 @@ def _log_files(name: str, record: Record | None) -> list[str]:
 def _lines(name: str, stack: Stack, baseline: str) -> list[str]:
     if stack.launcher is None:
         return [name, "lines of its launcher", NOTHING, "it has none in training/launchers"]
-    text = str(stack.launcher.lines)
+    text = number(stack.launcher.lines)
     if name != baseline:
-        text += f", {stack.launcher.changed} of them not in {baseline}'s"
+        text += f", {number(stack.launcher.changed)} of them not in {baseline}'s"
     return [name, "lines of its launcher", text, stack.launcher.file]
 
 
@@ -258,7 +264,7 @@ class Tests:
     @property
     def remarks(self) -> list[str]:
         """All of them, below the table."""
-        return [f"Test {number}: {name}" for name, number in self._numbers.items()]
+        return [f"Test {at}: {name}" for name, at in self._numbers.items()]
 
 
 def shown(claim: Claim, record: Record | None, tests: Tests) -> str:

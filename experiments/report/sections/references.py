@@ -91,7 +91,7 @@ def outside_text(found: ReferenceCheck) -> str:
 
 
 def cell_text(axes: dict[str, Any]) -> str:
-    """`stack ddp, workers 1, epochs 2`."""
+    """The axes that it names, such as `workers 1, epochs 2`."""
     return ", ".join(f"{name} {value}" for name, value in axes.items())
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: take, look at or give back the cluster's lock file."""
+"""Ansible module: take or give back the cluster's lock file."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 ---
 module: cluster_lock_file
-short_description: Take, look at or give back the cluster's lock file
+short_description: Take or give back the cluster's lock file
 description:
   - The file is created whole and exclusively, so that of two takers one gets it.
   - Never reports a change, since a lock is gone again when its verb ends.
 options:
   path: {description: The lock file., type: path, required: true}
-  state: {description: What to do., type: str, choices: [taken, free, read], required: true}
+  state: {description: What to do., type: str, choices: [taken, free], required: true}
   holder: {description: Who takes it or gives it back., type: dict, default: {}}
   replaces: {description: "A holder known to be gone, whose lock may be taken over.", type: dict}
 """
@@ -80,7 +80,7 @@ def main() -> None:
     module = AnsibleModule(
         argument_spec={
             "path": {"type": "path", "required": True},
-            "state": {"type": "str", "choices": ["taken", "free", "read"], "required": True},
+            "state": {"type": "str", "choices": ["taken", "free"], "required": True},
             "holder": {"type": "dict", "default": {}},
             "replaces": {"type": "dict"},
         },

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from ansible.module_utils.basic import AnsibleModule
+from debian.deb822 import Deb822
 
 DOCUMENTATION = r"""
 ---
@@ -20,6 +21,7 @@ description:
   - Reads apt sources, pip settings, added certificate authorities and proxies of the machine it runs on.
   - Credentials in apt's addresses are split off into lines for C(auth.conf.d); the sources hold none.
   - What is returned can hold credentials, so the caller must set C(no_log).
+requirements: [python-debian]
 options:
   release:
     description: Code name of the distribution's release that the nodes run, for example C(bookworm).
@@ -101,29 +103,17 @@ def parse_one_line(text: str) -> list[tuple[dict[str, str], str, str, list[str]]
 def parse_deb822(text: str) -> list[tuple[dict[str, str], str, str, list[str]]]:
     """Parse the deb822 format into (options, address, suite, components)."""
     entries = []
-    for stanza in re.split(r"\n\s*\n", text):
-        fields: dict[str, str] = {}
-        key = ""
-        for line in stanza.splitlines():
-            if line.startswith("#") or not line.strip():
-                continue
-            if line[0] in " \t":
-                fields[key] += " " + line.strip()
-            elif ":" in line:
-                key, value = line.split(":", 1)
-                key = key.strip().lower()
-                fields[key] = value.strip()
-        if "deb" not in fields.get("types", "").split() or fields.get("enabled", "yes").lower() == "no":
+    for fields in Deb822.iter_paragraphs(text.splitlines()):
+        if "deb" not in fields.get("Types", "").split() or fields.get("Enabled", "yes").lower() == "no":
             continue
         options = {}
-        signed_by = fields.get("signed-by", "")
-        if signed_by.startswith("/"):
+        if (signed_by := fields.get("Signed-By", "")).startswith("/"):
             options["signed-by"] = signed_by.split()[0]
-        if fields.get("trusted", "no").lower() == "yes":
+        if fields.get("Trusted", "no").lower() == "yes":
             options["trusted"] = "yes"
-        for url in fields.get("uris", "").split():
-            for suite in fields.get("suites", "").split():
-                entries.append((options, url, suite, fields.get("components", "").split()))
+        for url in fields.get("URIs", "").split():
+            for suite in fields.get("Suites", "").split():
+                entries.append((options, url, suite, fields.get("Components", "").split()))
     return entries
 
 

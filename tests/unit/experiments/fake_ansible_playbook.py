@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path.cwd()))  # the checkout that it was called in
 
-from training.digest import code_digest
+from training.util.digest import code_digest
 
 BESIDE = ("run_beside", "run_place", "run_first_worker", "run_waits_s")
 

@@ -149,6 +149,8 @@ def campaign(results: Path, plan: list[PlannedRun], records: list[Record]) -> Ca
         image="sha256:" + "a" * 64,
         dataset="d" * 64,
         hardware=dict.fromkeys(ENVIRONMENT.nodes, "the same"),
+        workers=ENVIRONMENT.workers,
+        settings={},
         stacks=["ddp", "spark"],
         runs=[run.run_id for run in plan],
     )

@@ -69,6 +69,7 @@ class Workplace:
             "python": "3.11.2",
             "environment_digest": "e" * 64,
             "docker": "20.10",
+            "java": None,
             "virtualization": "container",
         }
         content = {
@@ -87,6 +88,7 @@ class Workplace:
             "device": "cpu",
             "stacks": ["plain", "slow"],
             "stacks_missing": {},
+            "settings": {"plain": "a" * 64, "slow": "b" * 64},
             "shared_storage_path": str(self.cluster_folder / "shared"),
             "shell": ["bash", "-c"],
             "versions": {"torch": "2.13.0"},

@@ -1,11 +1,18 @@
-"""Loads the Python that lies in roles: modules, plugins and scripts, which are no packages."""
+"""Loads and calls the Python that lies in roles: modules, plugins and scripts, which are no packages."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.machinery
 import importlib.util
+import io
+import json
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import pytest
+from ansible.module_utils.testing import patch_module_args
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -19,3 +26,16 @@ def load(path: str) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     loader.exec_module(module)
     return module
+
+
+def call(module: ModuleType, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
+    """What an Ansible module returns for these arguments, called within this process."""
+    said = io.StringIO()
+    with (
+        patch_module_args({**arguments, "_ansible_check_mode": check}),
+        contextlib.redirect_stdout(said),
+        pytest.raises(SystemExit),
+    ):
+        module.main()
+    result: dict[str, Any] = json.loads(said.getvalue())
+    return result

@@ -1,19 +1,20 @@
-"""The scripts that fetch an environment and name it by its content."""
+"""The module that fetches an environment and the script that names it by its content."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
-from tests.unit.roles.loading import ROOT, load
+import pytest
 
-fetch = load("roles/artifacts/files/fetch-wheels")
+from tests.unit.roles.loading import ROOT, call, load
+
+wheels = load("roles/artifacts/library/locked_wheels.py")
 CONTENT = ROOT / "roles/python_env/files/environment-content"
-FETCH = ROOT / "roles/artifacts/files/fetch-wheels"
 
 
 def installed(root: Path, text: str) -> Path:
@@ -55,67 +56,60 @@ def test_a_changed_file_is_named(tmp_path: Path) -> None:
     assert "one.py is not the file that was installed" in done.stderr
 
 
-def test_a_wheel_that_cannot_be_had_is_said_in_one_sentence(tmp_path: Path) -> None:
+@pytest.fixture
+def asked(tmp_path: Path) -> dict[str, Any]:
+    """Arguments of the module, for a lock of nothing."""
     lock = tmp_path / "lock.txt"
     lock.write_text("", encoding="utf-8")
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(FETCH),
-            "--lock",
-            str(lock),
-            "--torch",
-            "torch==0.0.0+none",
-            "--cache",
-            str(tmp_path / "cache"),
-        ],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={
-            "TORCH_INDEX": "http://127.0.0.1:9/whl",
-            "PATH": "/usr/bin:/bin",
-            "PIP_NO_INDEX": "1",
-            "PIP_CONFIG_FILE": "/dev/null",
-            "HOME": str(tmp_path),
-        },
-    )
-    assert done.returncode == 3
-    sentence = done.stderr.strip().splitlines()[-1]
-    assert sentence.startswith("torch==0.0.0+none cannot be had")
-    assert "does not answer" in sentence
+    (tmp_path / "cache").mkdir()
+    return {
+        "cache": str(tmp_path / "cache"),
+        "key": "k",
+        "state": "present",
+        "lock": str(lock),
+        "torch": "torch==0.0.0+none",
+    }
+
+
+def test_a_wheel_that_cannot_be_had_is_said_in_one_sentence(
+    asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_INDEX", "http://ada:s3kret@127.0.0.1:9/whl")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    result = call(wheels, **asked)
+    assert result["failed"]
+    assert result["msg"].startswith("torch==0.0.0+none cannot be had")
+    assert "does not answer" in result["msg"] and "s3kret" not in result["msg"]
     assert not list((tmp_path / "cache").glob("*/DIGEST"))
 
 
-def test_asking_only_fetches_nothing(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [
-            sys.executable,
-            str(FETCH),
-            "--lock",
-            str(tmp_path / "none"),
-            "--torch",
-            "torch==1",
-            "--cache",
-            str(tmp_path / "cache"),
-            "--check",
-        ],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(done.stdout) == {"changed": True, "digest": "", "key": ""}
-    assert not (tmp_path / "cache").exists()
+def test_looking_and_asking_fetch_nothing(asked: dict[str, Any], tmp_path: Path) -> None:
+    looked = call(wheels, **{**asked, "state": "read"})
+    assert (looked["changed"], looked["digest"]) == (False, "")
+    would = call(wheels, check=True, **asked)
+    assert (would["changed"], would["digest"]) == (True, "")
+    assert not list((tmp_path / "cache").iterdir())
+
+
+def test_what_is_there_is_not_fetched_again(asked: dict[str, Any], tmp_path: Path) -> None:
+    (tmp_path / "cache" / "k").mkdir()
+    (tmp_path / "cache" / "k" / "DIGEST").write_text("d1\n", encoding="ascii")
+    found = call(wheels, **asked)
+    assert (found["changed"], found["key"], found["digest"]) == (False, "k", "d1")
 
 
 def test_credentials_do_not_reach_the_log() -> None:
     line = "Looking in indexes: https://ada:s3kret@mirror.example/simple, http://b@c.example/"
     assert (
-        fetch.without_credentials(line)
+        wheels.without_credentials(line)
         == "Looking in indexes: https://mirror.example/simple, http://c.example/"
     )
 
 
 def test_names_of_wheels_are_normalised() -> None:
     wheel = Path("ruamel_yaml-0.19.1+cpu-py3-none-any.whl")
-    assert fetch.distribution(wheel) == ("ruamel-yaml", "0.19.1+cpu")
+    assert wheels.distribution(wheel) == ("ruamel-yaml", "0.19.1+cpu")

@@ -109,3 +109,23 @@ def test_a_testbed_stays_within_its_own_addresses(monkeypatch: pytest.MonkeyPatc
     done = playbook("playbooks/testbed.yml", inventory=str(ROOT / "inventory/testbed"))
     assert done.returncode != 0
     assert "within 198.18.0.0/15" in re.sub(r"\s+", " ", done.stdout + done.stderr)
+
+
+@pytest.mark.parametrize("name", ["provision", "testbed"])
+@pytest.mark.parametrize(("release", "refused"), [("2.18.9", True), ("2.22.0", True), ("2.19.0", False)])
+def test_another_ansible_is_one_sentence(tmp_path: Path, name: str, release: str, refused: bool) -> None:
+    # The inventory is refused where Ansible is not: nothing is reached or changed in either case.
+    nowhere = inventory(tmp_path, [], ["w1"])
+    done = playbook(f"playbooks/{name}.yml", "-e", f"preflight_ansible_version={release}", inventory=nowhere)
+    said = re.sub(r"\s+", " ", done.stdout + done.stderr)
+    assert done.returncode != 0
+    sentence = f"This is ansible-core {release}, and the playbooks are tested with 2.19 to 2.21"
+    assert (sentence in said) == refused, said
+    assert ("has no master" in said or "is not a testbed's" in said) != refused, said
+
+
+def test_the_range_is_that_of_the_controllers_own_ansible() -> None:
+    tested = yaml.safe_load((ROOT / "roles/preflight/vars/main.yml").read_text(encoding="utf-8"))
+    locked = (ROOT / "requirements/controller.txt").read_text(encoding="utf-8")
+    cores = sorted(re.findall(r"^ansible-core==(\d+\.\d+)\.", locked, re.MULTILINE))
+    assert [cores[0], cores[-1]] == [tested["preflight_ansible_first"], tested["preflight_ansible_last"]]

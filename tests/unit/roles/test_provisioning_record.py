@@ -53,9 +53,12 @@ class Checkout:
         self.root = root
         shutil.copytree(ROOT / PLUGINS, root / PLUGINS, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "ansible.cfg", root)
-        (root / "experiments").mkdir()
-        for name in ("__init__.py", "files.py", "git.py"):
-            shutil.copy(ROOT / "experiments" / name, root / "experiments")
+        shutil.copytree(
+            ROOT / "experiments" / "util",
+            root / "experiments" / "util",
+            ignore=shutil.ignore_patterns("__pycache__"),
+        )
+        shutil.copy(ROOT / "experiments" / "__init__.py", root / "experiments")
         for name, tasks in ROLES.items():
             (root / "roles" / name / "tasks").mkdir(parents=True)
             (root / "roles" / name / "tasks" / "main.yml").write_text(yaml.safe_dump(tasks))
@@ -108,8 +111,17 @@ def test_roles_are_counted_with_those_that_called_them(checkout: Checkout) -> No
         ("outer", "inner"): (2, {"one": 1, "two": 1}, []),
         ("inner",): (2, {}, []),  # done already, within outer
     }
+    by_host = {(*done.within, done.role): done.tasks_by_host for done in record.roles}
+    assert by_host == {
+        ("outer",): {"one": 2, "two": 1},
+        ("outer", "inner"): {"one": 2, "two": 2},
+        ("inner",): {"one": 2, "two": 2},
+    }
+    for done in record.roles:
+        assert done.seconds_by_host.keys() == done.tasks_by_host.keys()
+        assert all(0 < seconds <= done.seconds for seconds in done.seconds_by_host.values())
     seconds = {(*done.within, done.role): done.seconds for done in record.roles}
-    assert seconds["outer",] > 0.2
+    assert seconds["outer",] > 0.2 and min(record.roles[0].seconds_by_host.values()) > 0.2
     assert 0 < sum(seconds.values()) < record.seconds
     assert [done.role for done in record.of(["outer"])] == ["outer", "inner"]
     assert SECRET not in record.model_dump_json()

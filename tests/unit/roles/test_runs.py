@@ -1,4 +1,4 @@
-"""Putting a run's directory on the shared storage, by the role itself, on this machine."""
+"""Putting a run on the shared storage and bringing home what it left, by the role itself, on this machine."""
 
 from __future__ import annotations
 
@@ -8,29 +8,23 @@ import pwd
 import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 from tests.unit.roles.loading import ROOT
 
 
-def staged(folder: Path, run_dir: Path) -> tuple[int, str]:
-    """Call roles/runs/tasks/stage.yml; its status and all it said, on one line."""
-    variables: dict[str, Any] = {
-        "run_id": "some-run",
-        "run_dir": str(run_dir),
-        "run_spec": {"stack": "plain"},
-        "run_code": str(folder),  # is there already
-        "run_code_archive": "/none",
-        "run_suffix": "",
-        "runs_user": pwd.getpwuid(os.getuid()).pw_name,
-    }
-    stage = {"name": "Stage", "ansible.builtin.import_role": {"name": "runs", "tasks_from": "stage.yml"}}
+def played(entry: str, folder: Path, variables: dict[str, Any]) -> tuple[int, str]:
+    """Call roles/runs/tasks/<entry>.yml; its status and all it said, on one line."""
+    task = {"name": "Call", "ansible.builtin.import_role": {"name": "runs", "tasks_from": f"{entry}.yml"}}
     play = {"hosts": "localhost", "connection": "local", "become": False, "gather_facts": False}
-    playbook = folder / "stage.yml"
-    playbook.write_text(json.dumps([play | {"name": "Stage", "vars": variables, "tasks": [stage]}]))
+    playbook = folder / f"{entry}.yml"
+    playbook.write_text(json.dumps([play | {"name": "Call", "vars": variables, "tasks": [task]}]))
+    inventory = folder / "hosts.yml"
+    inventory.write_text(json.dumps({"cluster": {"hosts": {"localhost": {}}}}))
     done = subprocess.run(
-        [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", str(playbook)],
+        [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory), str(playbook)],
         cwd=ROOT,
         env={
             **os.environ,
@@ -45,15 +39,104 @@ def staged(folder: Path, run_dir: Path) -> tuple[int, str]:
     return done.returncode, re.sub(r"\s+", " ", done.stdout + done.stderr)
 
 
+def staged(folder: Path, run_dir: Path, code: Path) -> tuple[int, str]:
+    """Stage a run with this directory and that one for its code."""
+    archive = folder / "sent.zip"
+    with zipfile.ZipFile(archive, "w") as content:
+        content.writestr("training/__init__.py", "")
+    variables = {
+        "run_id": "some-run",
+        "run_dir": str(run_dir),
+        "run_spec": {"stack": "plain"},
+        "run_code": str(code),
+        "run_code_archive": str(archive),
+        "run_suffix": "-1",
+        "runs_user": pwd.getpwuid(os.getuid()).pw_name,
+    }
+    return played("stage", folder, variables)
+
+
+def pulled(folder: Path, run_dir: Path) -> tuple[int, str]:
+    """Bring home what is in the directory."""
+    return played("pull", folder, {"run_dir": str(run_dir), "run_dest": str(folder / "home")})
+
+
 def test_an_attempt_that_was_made_before_is_not_staged_again(tmp_path: Path) -> None:
     run_dir = tmp_path / "runs" / "some-run" / "20261122T100000Z-01"
-    run_dir.parent.parent.mkdir()
-    _, said = staged(tmp_path, run_dir)
-    assert (run_dir / "logs").is_dir() and "is there already" not in said, said
+    code = tmp_path / "code"
+    status, said = staged(tmp_path, run_dir, code)
+    assert status == 0 and (run_dir / "logs").is_dir(), said
+    assert json.loads((run_dir / "spec.json").read_text()) == {"stack": "plain"}
+    assert sorted(path.relative_to(code).as_posix() for path in code.rglob("*.*")) == [
+        "training.zip",
+        "training/__init__.py",
+    ]
+    assert not list(tmp_path.glob("code*.zip*"))
     (run_dir / "failed").touch()
-    (run_dir / "spec.json").unlink(missing_ok=True)
+    (run_dir / "spec.json").unlink()
 
-    status, said = staged(tmp_path, run_dir)
+    status, said = staged(tmp_path, run_dir, code)
     assert status != 0
     assert f"{run_dir} is there already: an attempt of this number was made before" in said
     assert sorted(path.name for path in run_dir.iterdir()) == ["failed", "logs"]
+
+
+NOTES = [
+    {
+        "stack": "plain",
+        "started": 12.0,
+        "ended": 20.0,
+        "exit_code": 0,
+        "command": ["first"],
+        "nodes": ["a", "b"],
+    },
+    {
+        "stack": "plain",
+        "started": 11.0,
+        "ended": 21.0,
+        "exit_code": 0,
+        "command": ["second"],
+        "nodes": ["a", "b"],
+    },
+]
+
+
+def left(folder: Path, *notes: dict[str, Any], **files: str) -> Path:
+    """The directory of a run of which nodes noted how it ended."""
+    run_dir = folder / "runs" / "01"
+    for name in ("logs", "checkpoints", "tokens"):
+        (run_dir / name).mkdir(parents=True)
+        (run_dir / name / "some.log").write_text(name)
+    for number, note in enumerate(notes):
+        (run_dir / f"launch-{number}.json").write_text(json.dumps(note))
+    for name, text in files.items():
+        (run_dir / f"{name}.json").write_text(text)
+    return run_dir
+
+
+def test_what_a_run_left_is_brought_home(tmp_path: Path) -> None:
+    run_dir = left(tmp_path, *NOTES)
+    status, said = pulled(tmp_path, run_dir)
+    assert status == 0, said
+    home = tmp_path / "home"
+    launch = json.loads((home / "launch.json").read_text())
+    assert launch == NOTES[0] | {"started": 11.0, "ended": 21.0}
+    files = sorted(path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file())
+    assert files == ["launch.json", "logs/some.log"]
+    assert sorted(path.name for path in run_dir.iterdir()) == ["checkpoints", "launch.json", "logs"]
+    assert not (run_dir.parent / "01.tar.gz").exists()
+
+
+def test_a_run_that_failed_is_brought_home_too(tmp_path: Path) -> None:
+    run_dir = left(tmp_path, NOTES[0], NOTES[1] | {"exit_code": 3}, launcher='{"queue_s": 1, "ended": 19.5}')
+    status, said = pulled(tmp_path, run_dir)
+    assert status != 0 and f"plain ended with status 3; what it said is in {tmp_path}/home/logs." in said
+    launch = json.loads((tmp_path / "home" / "launch.json").read_text())
+    assert (launch["exit_code"], launch["ended"]) == (3, 19.5)  # by the account of who was asked
+
+
+def test_where_a_node_noted_nothing_it_is_not_known_how_the_run_ended(tmp_path: Path) -> None:
+    status, said = pulled(tmp_path, left(tmp_path, NOTES[0], launcher="{ damaged"))
+    assert status != 0 and "It is not known how the run ended" in said
+    assert not (tmp_path / "home" / "launch.json").exists()
+    assert (tmp_path / "home" / "launcher.json").read_text() == "{ damaged"

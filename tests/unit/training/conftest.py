@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests.unit.training.training_helpers import SENTENCES, Datasets, Ranks, Run, as_rank, free_port
-from training.prepare import prepare
+from training.data.prepare import prepare
 from training.spec import RunSpec
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is loaded, by this process or by those it starts

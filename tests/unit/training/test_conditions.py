@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 from tests.unit.training.training_helpers import Datasets, Run, data_spec, events, load, run_spec
-from training.data import DataError, open_dataset
-from training.prepare import prepare
+from training.data.dataset import open_dataset
+from training.data.prepare import prepare
+from training.errors import DataError
 from training.spec import Conditions, DataSpec
 
 REAL = DataSpec(train=60, validation=20, seed=1, max_length=64, vocabulary=4000)
@@ -104,6 +105,8 @@ def test_texts_become_the_same_ids_without_the_tokenizers_threads(
 ) -> None:
     import torch
 
+    from training.data.batches import load_batch
+
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
     prepared = prepare(REAL, reviews_wheel, tmp_path)
     before = open_dataset(prepared.path, prepared.digest)
@@ -112,7 +115,7 @@ def test_texts_become_the_same_ids_without_the_tokenizers_threads(
     assert in_loop.train.untokenised is not None and before.train.untokenised is None
     for split, other in ((before.train, in_loop.train), (before.validation, in_loop.validation)):
         chosen = torch.randperm(len(split))
-        ours, theirs = (each.batch(chosen, torch.device("cpu")) for each in (split, other))
+        ours, theirs = (load_batch(each, chosen, torch.device("cpu")) for each in (split, other))
         assert torch.equal(ours.input_ids, theirs.input_ids)
         assert torch.equal(ours.attention_mask, theirs.attention_mask)
         assert torch.equal(ours.labels, theirs.labels)

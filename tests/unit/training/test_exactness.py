@@ -24,10 +24,11 @@ from tests.unit.training.training_helpers import (
     load,
     run_spec,
 )
-from training.data import derive_seed, global_batches, open_dataset
-from training.digest import weights_digest
-from training.model import build_model
+from training.data.batches import global_batches, load_batch
+from training.data.dataset import open_dataset
+from training.model import build_model, weights_digest
 from training.spec import RunSpec
+from training.util.seeds import derive_seed
 
 ROOT = Path(__file__).parents[3]
 
@@ -58,7 +59,7 @@ def plain_ddp(spec: RunSpec, data: Path, out: Path) -> None:
         for batch in global_batches(
             len(dataset.train), work.global_batch, keep_last=False, seed=work.seed, epoch=epoch
         ):
-            mine = dataset.train.batch(batch.chunk(world)[rank], torch.device("cpu"))
+            mine = load_batch(dataset.train, batch.chunk(world)[rank], torch.device("cpu"))
             logits = ddp(input_ids=mine.input_ids, attention_mask=mine.attention_mask).logits
             functional.cross_entropy(logits, mine.labels).backward()  # type: ignore[no-untyped-call]
             optimiser.step()

@@ -13,8 +13,8 @@ import pytest
 
 from tests.unit.training import killing
 from tests.unit.training.training_helpers import Datasets, data_spec, load, run_spec
-from training.liveness import SILENT_AFTER
-from training.prepare import Prepared
+from training.data.prepare import Prepared
+from training.distributed.liveness import SILENT_AFTER
 from training.spec import PHASES, RunSpec
 
 DATA = data_spec(train=64, validation=16)

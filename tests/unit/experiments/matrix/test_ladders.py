@@ -83,7 +83,7 @@ def test_ladders_of_one_name_and_rungs_that_cannot_be_compared(tmp_path: Path) -
         load(tmp_path, twice)
     rows = "rows:\n  - {stack: other, workers: 1, epochs: 9, seed: 1}\n"
     apart = LADDERS.replace("stack: plain", "stack: other")
-    with pytest.raises(UserError, match=r"line 18: no run on this rung can be held .* before \(slow\)"):
+    with pytest.raises(UserError, match=r"line 18: no run on this rung can be compared .* before \(slow\)"):
         load(tmp_path, MATRIX + rows + apart)
 
 
@@ -99,7 +99,7 @@ def test_a_campaigns_report_follows_the_ladders_and_the_description_of_now(workp
     begun = (campaign / "campaign.json").read_bytes()
     workplace.matrix(MATRIX.replace("Two stacks", "Both") + LADDERS)
     status, output = workplace.run("run", "small")
-    assert status == 0 and "goes on" in output and "Everything is done already" in output
+    assert status == 0 and len(workplace.campaigns()) == 1, output
     assert "The matrix's description or ladders have changed" in " ".join(output.split())
     assert workplace.run("report", "small")[0] == 0
     report = (campaign / "report.md").read_text()

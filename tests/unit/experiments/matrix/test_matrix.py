@@ -326,7 +326,7 @@ def test_runs_on_another_setting_of_the_cluster_are_blocks_of_their_own(
         ({"workers": ["worker1"]}, "It takes 2 workers and the inventory has 1."),
         ({"device": "cuda"}, "The matrix asks for the device cpu, and the cluster's is cuda."),
         (
-            {"link": {"configured": "1gbit"}},
+            {"link": {"configured": "1gbit", "measured_mbit": None, "between": []}},
             "The matrix asks for the link rate not limited, and the cluster's is 1gbit.",
         ),
         ({}, None),

@@ -14,7 +14,7 @@ from experiments.campaign.code_archive import build_archive
 from experiments.cluster.playbooks import failure_message, last_lines
 from experiments.cluster.progress import Progress, duration
 from experiments.records.compose import compose
-from experiments.records.observation import Asked, Happened
+from experiments.records.observation import Observation, Request
 from experiments.records.rank_use import RankUse
 from experiments.records.reasons import cause_of_failure, sentence, without_secrets
 from experiments.records.record import SCHEMA, Record, parse_record, read_record, schema_text, write_record
@@ -22,8 +22,8 @@ from experiments.util.errors import UserError
 from experiments.util.files import sha256
 from tests.unit.experiments.made_up_records import ENVIRONMENT, STARTED, record, spec
 from tests.unit.experiments.made_up_use import NO_RAPL, rank_use
+from training.metrics.resource_use import Meter
 from training.spec import PHASES
-from training.use import Meter
 
 
 def test_the_schema_file_is_current() -> None:
@@ -75,9 +75,10 @@ class Left:
         (self.outputs / "logs").mkdir(parents=True)
         self.log = folder / "ansible.log"
         self.log.write_text("")
-        self.asked = Asked("m", "c", 1, spec("ddp", 2), "c" * 64, "5" * 64, None, ENVIRONMENT)
-        self.happened = Happened(started=STARTED, ended=STARTED, total_s=60.0, exit_code=0)
-        self.launch = {"stack": "ddp", "started": 1000.0, "ended": 1050.0, "exit_code": 0, "command": ["x"]}
+        self.request = Request("m", "c", 1, spec("ddp", 2), "c" * 64, "5" * 64, None, ENVIRONMENT)
+        self.observation = Observation(started=STARTED, ended=STARTED, total_s=60.0, exit_code=0)
+        self.launch = {"stack": "ddp", "started": 1000.0, "ended": 1050.0, "exit_code": 0, "command": ["x"],
+                       "nodes": []}  # fmt: skip
         self.write("launch.json", self.launch)
         for number in (0, 1):
             self.rank(number)
@@ -108,7 +109,7 @@ class Left:
         self.write("result.json", content | changes)
 
     def compose(self) -> Record:
-        return compose(self.asked, self.happened, self.outputs, self.log)
+        return compose(self.request, self.observation, self.outputs, self.log)
 
 
 @pytest.fixture
@@ -224,7 +225,7 @@ def test_a_rank_that_did_something_else_makes_the_run_fail(
 
 
 def test_training_runs_as_the_user_that_the_cluster_names(left: Left) -> None:
-    left.asked = dataclasses.replace(left.asked, uid=6100)
+    left.request = dataclasses.replace(left.request, uid=6100)
     made = left.compose()
     assert made.status == "failed" and made.reason == "Rank 0 ran as uid 990 instead of 6100."
 
@@ -271,7 +272,7 @@ def test_another_specification_on_the_nodes_makes_the_run_fail(left: Left) -> No
 def test_python_never_started(left: Left) -> None:
     for path in left.outputs.glob("*.json"):
         path.unlink()
-    left.happened.exit_code = 2
+    left.observation.exit_code = 2
     left.log.write_text(
         "TASK [ddp : Launch] ***\nfatal: [worker1]: UNREACHABLE! => \n    changed: false\n"
         "    msg: 'Failed to connect to the host via ssh: timeout'\n    unreachable: true\n\n"
@@ -287,8 +288,8 @@ def test_python_never_started(left: Left) -> None:
 
 def test_an_interrupted_run_keeps_the_figures_that_were_seen(left: Left) -> None:
     (left.outputs / "result.json").unlink()
-    left.happened.interrupted = "Told to stop."
-    left.happened.epochs_seen = [{"epoch": 1, "train_loss": 0.6, "seconds": 9.0, "surprise": 1}]
+    left.observation.interrupted = "Told to stop."
+    left.observation.epochs_seen = [{"epoch": 1, "train_loss": 0.6, "seconds": 9.0, "surprise": 1}]
     made = left.compose()
     assert made.status == "interrupted" and made.reason == "Told to stop."
     assert [epoch.train_loss for epoch in made.epochs] == [0.6] and "seen while it ran" in made.notes[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -175,8 +176,7 @@ class Tokenised(Left):
 
     def __init__(self, folder: Path, started: float, ended: float) -> None:
         super().__init__(folder)
-        asked = in_run("ddp", 2, 1)
-        self.asked = self.asked.__class__(**{**vars(self.asked), "specification": asked})
+        self.request = dataclasses.replace(self.request, specification=in_run("ddp", 2, 1))
         self.note = {"started": started, "ended": ended, "by": "a process", "rows": ROWS, "files": {}}
         self.write("prepared.json", self.note)
 

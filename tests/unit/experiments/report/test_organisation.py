@@ -10,12 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from experiments.campaign.code_archive import launching_digest
 from experiments.campaign.stacks import FILE as STACKS_FILE
-from experiments.campaign.stacks import About, Launcher, Stack, Stacks, added, code_lines, count_stacks
-from experiments.cluster.installing import PLAYBOOK, Installing, Needs, NodeNeeds, Port, played_roles
+from experiments.campaign.stacks import (
+    About,
+    Launcher,
+    Stack,
+    Stacks,
+    added,
+    code_lines,
+    describe_stacks,
+    read_about,
+)
+from experiments.cluster.declarations import Declaration
 from experiments.cluster.provisioning import FILE as PROVISIONING_FILE
 from experiments.cluster.provisioning import Provisioning
 from experiments.cluster.stack_facts import OFFERS, Claim, Facts, read_facts
@@ -29,7 +39,7 @@ from tests.unit.experiments.made_up_workplace import Workplace
 from tests.unit.experiments.report.drawn import tables
 
 STACKS = sorted(path.parts[-3] for path in (REPOSITORY / "roles").glob("*/tasks/run.yml"))
-DEBIAN = "Debian GNU/Linux 12 (bookworm)"
+DEBIAN = dict.fromkeys(("master", "workers"), "Debian GNU/Linux 12 (bookworm)")
 
 
 def facts_of_stack(stack: str) -> Facts:
@@ -56,12 +66,13 @@ def test_every_test_that_a_shipped_stack_names_is_there(stack: str) -> None:
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_a_shipped_stack_has_a_launcher_and_stands_on_roles_that_are_played(stack: str) -> None:
-    kept = count_stacks(REPOSITORY, [stack], DEBIAN)
-    launcher = kept.stacks[stack].launcher
+    launcher = describe_stacks(REPOSITORY, [stack], DEBIAN).stacks[stack].launcher
     assert launcher is not None and launcher.lines > 0 and (REPOSITORY / launcher.file).is_file()
-    played = played_roles(REPOSITORY / PLAYBOOK)
+    plays = yaml.safe_load((REPOSITORY / "playbooks" / "provision.yml").read_text())
     stands_on = facts_of_stack(stack).stands_on
-    assert set(stands_on) <= set(played) and not set(stands_on) & set(kept.common)
+    assert set(stands_on) <= {
+        role for play in plays for role in play.get("roles", []) if isinstance(role, str)
+    }
     # Who uses the engine stands on it.
     text = "".join(path.read_text() for path in (REPOSITORY / "roles" / stack / "vars").glob("*.yml"))
     assert ("docker" in text) == ("docker" in stands_on)
@@ -104,30 +115,24 @@ def test_lines_of_code_are_counted_without_words_about_them(tmp_path: Path) -> N
         code_lines(file)
 
 
-def made_up(name: str, steps: int, levels: str = "by hand", **claim: Any) -> Stack:
-    """A stack with so many steps on the master, whose every feature has this level."""
+def made_up(name: str, levels: str = "by hand", **claim: Any) -> Stack:
+    """A stack whose every feature has this level."""
     shown = claim or {"shown_by": ["tests/unit/test_made_up.py::test_it"]}
     features = {each: {"says": f"{name} does it", "level": levels} | shown for each in OFFERS}
     start = {"says": "start it", "figure": "launch"}
     using = {"commands": [start], "logs": [{"says": "its log", "figure": "logs"}]}
     content = {"title": name, "stands_on": ["ground"], "using": using, "offers": features}
+    ports = [{"port": f"{name}_port", "default": 7077}, {"port": f"{name}_web", "default": 80, "local": True}]
     return Stack(
-        installing=Installing(own=needs(name, steps), before=needs("ground", 1)),
+        declares=Declaration.model_validate(
+            {
+                "master": {"packages": ["p", "java"], "services": ["s"], "files": ["/c"], "ports": ports},
+                "workers": {"packages": ["java"], "files": ["/c"], "ports": ports[:1]},
+            }
+        ),
         facts=Facts.model_validate(content),
         launcher=Launcher(file=f"training/launchers/{name}.py", lines=10, changed=7),
     )
-
-
-def needs(role: str, steps: int) -> Needs:
-    master = NodeNeeds(steps={"files": steps}, packages=["p"], services=["s"], configuration=["/etc/c"])
-    workers = NodeNeeds(steps={}, packages=["q"], services=[], configuration=[])
-    return Needs(
-        roles=[role], nodes={"master": master, "workers": workers}, ports=[port(role)], not_followed=[]
-    )
-
-
-def port(role: str) -> Port:
-    return Port(number=7077, variables=[f"{role}_port"])
 
 
 def provisioned(**changes: Any) -> Provisioning:
@@ -139,6 +144,8 @@ def provisioned(**changes: Any) -> Provisioning:
         "tasks": 4,
         "changed": {"master": 2},
         "failed": [],
+        "tasks_by_host": {"master": 4, "worker1": 2, "worker2": 2},
+        "seconds_by_host": {"master": 9.0, "worker1": 2.0, "worker2": 4.0},
     }
     ground = done | {"role": "ground", "seconds": 3.0, "changed": {}}
     inner = done | {
@@ -147,9 +154,12 @@ def provisioned(**changes: Any) -> Provisioning:
         "seconds": 1.5,
         "tasks": 1,
         "changed": {"worker1": 1},
+        "tasks_by_host": {"worker1": 1},
+        "seconds_by_host": {"worker1": 1.5},
     }
+    base = done | {"role": "base"}
     content: dict[str, Any] = {
-        "schema_version": 1,
+        "schema_version": 2,
         "inventory": "testbed",
         "nodes": {"master": "198.18.0.1"},
         "variables": {"stacks": ["ddp", "spark"]},
@@ -158,7 +168,7 @@ def provisioned(**changes: Any) -> Provisioning:
         "ended": STARTED + timedelta(seconds=90),
         "status": "ok",
         "partial": [],
-        "roles": [done, ground, inner],
+        "roles": [base, done, ground, inner],
         "ansible": "2.19.14",
         "git": {"revision": None, "dirty": None},
     }
@@ -180,7 +190,7 @@ def rows(made: Any, title: str, columns: int = 1) -> dict[tuple[str, ...], list[
     return {tuple(row[:columns]): row[columns:] for row in table(made, title).texts}
 
 
-TWO = Stacks(common=["base"], stacks={"ddp": made_up("ddp", 2), "spark": made_up("spark", 9, "built in")})
+TWO = Stacks(stacks={"ddp": made_up("ddp"), "spark": made_up("spark", "built in")})
 NEEDS, USING = "What each stack needs to be installed", "What using a stack takes"
 OFFERED = "What each stack offers"
 
@@ -196,18 +206,62 @@ def test_what_a_stack_needs_is_shown_with_what_provisioning_took(tmp_path: Path)
     made = quick(tmp_path)
     keep(made.folder, About(stacks=TWO, provisioning=provisioned()))
     found = rows(made, NEEDS)
-    assert found["steps on the master",] == ["2: files 2", "9: files 9"]
-    assert found["steps on a worker",] == ["none", "none"]
-    assert found["packages",] == ["2: p, q"] * 2 and found["their ports",] == ["1: 7077 (ground_port)"] * 2
+    assert found["packages",] == ["2: java; p (on the master)"] * 2
+    assert found["services",] == ["1: s (on the master)"] * 2 and found["files",] == ["1: /c"] * 2
+    assert found["ports",][1] == "2: 80 (spark_web, local), 7077 (spark_port)"
+    assert found["its role, and those that it called",] == ["not recorded", "spark, ground"]
     # With the roles that it called; what another stack's role did is not its own.
     assert found["seconds in provisioning",] == ["not recorded", "14.0 (5 tasks, 3 changes)"]
+    assert found["seconds on the master",] == ["not recorded", "9.0 (4 tasks, 2 changes)"]
+    assert found["seconds on the slowest worker",] == ["not recorded", "4.0 (2 tasks, 0 changes)"]
     assert found["their seconds in provisioning",] == ["3.0 (4 tasks, 0 changes)"] * 2
+    assert found["their seconds on the master",] == ["9.0 (4 tasks, 0 changes)"] * 2
     after = table(made, NEEDS).after
-    assert any("in 90 s for all nodes, with 3 changes" in each for each in after)
+    assert any("in 90 s for all nodes, with 5 changes" in each for each in after)
+    assert any("none of these stacks: base." in each for each in after)
     assert not any("It changed nothing" in each for each in after)
     quiet = provisioned(roles=[])
     keep(made.folder, About(provisioning=quiet))
     assert any("It changed nothing on the nodes" in each for each in table(made, NEEDS).after)
+
+
+def test_a_record_of_schema_1_says_nothing_by_node(tmp_path: Path) -> None:
+    made = quick(tmp_path)
+    old = provisioned().model_dump(mode="json")
+    old["schema_version"] = 1
+    for role in old["roles"]:
+        del role["tasks_by_host"], role["seconds_by_host"]
+    keep(made.folder, About(stacks=TWO, provisioning=Provisioning.model_validate(old)))
+    found = rows(made, NEEDS)
+    assert found["seconds in provisioning",] == ["not recorded", "14.0 (5 tasks, 3 changes)"]
+    assert found["seconds on the master",] == found["seconds on the slowest worker",] == ["not recorded"] * 2
+
+
+def test_what_was_read_from_tasks_is_shown_and_said_to_be(tmp_path: Path) -> None:
+    made = quick(tmp_path)
+    node = {"steps": {"files": 3}, "packages": ["p"], "services": [], "configuration": ["/etc/c"]}
+    port = {"number": 5432, "variables": ["a_port", "b_port"]}
+    needs = {
+        "roles": ["ddp"],
+        "nodes": {"master": node, "workers": node},
+        "ports": [port],
+        "not_followed": [],
+    }
+    installing = {"own": needs, "before": needs}
+    stacks = {
+        name: {"installing": found, "facts": None, "launcher": None}
+        for name, found in (("ddp", installing), ("spark", None))
+    }
+    old = {"schema_version": 1, "common": [], "stacks": stacks}
+    (made.folder / STACKS_FILE).write_text(json.dumps(old))
+    found = rows(made, NEEDS)
+    assert found["packages",] == ["1: p", "not declared"] and found["files",][0] == "1: /etc/c"
+    assert found["ports",][0] == "1: 5432 (a_port, b_port)"
+    assert "was read from the tasks" in table(made, NEEDS).before
+    del stacks["ddp"]["launcher"]
+    (made.folder / STACKS_FILE).write_text(json.dumps(old))
+    with pytest.raises(UserError, match=r"stacks.json is not valid"):
+        read_about(made.folder)
 
 
 def test_what_using_takes_is_counted_from_a_run_of_this_campaign(tmp_path: Path) -> None:
@@ -232,10 +286,10 @@ def test_what_using_takes_is_counted_from_a_run_of_this_campaign(tmp_path: Path)
 def test_what_is_offered_is_shown_or_marked(tmp_path: Path) -> None:
     made = quick(tmp_path)
     stacks = {
-        "ddp": made_up("ddp", 2, not_shown="nobody tried"),
-        "spark": made_up("spark", 9, shown_by=["tests/unit/test_a.py::test_b"], against="a mock"),
+        "ddp": made_up("ddp", not_shown="nobody tried"),
+        "spark": made_up("spark", shown_by=["tests/unit/test_a.py::test_b"], against="a mock"),
     }
-    keep(made.folder, About(stacks=Stacks(common=[], stacks=stacks)))
+    keep(made.folder, About(stacks=Stacks(stacks=stacks)))
     found = rows(made, OFFERED, 2)
     assert len(found) == 2 * len(OFFERS)
     assert found["Fault tolerance", "ddp"][2] == "not shown: nobody tried"
@@ -247,7 +301,7 @@ def test_the_same_campaign_gives_the_same_bytes_with_all_that_it_keeps(tmp_path:
     texts = []
     for name in ("one", "two"):
         made = quick(tmp_path / name)
-        stacks = count_stacks(REPOSITORY, ["ddp", "spark"], DEBIAN)
+        stacks = describe_stacks(REPOSITORY, ["ddp", "spark"], DEBIAN)
         keep(made.folder, About(stacks=stacks, provisioning=provisioned()))
         assert not list(faults_of(made.folder))
         texts.append([path.read_bytes() for path in write_report(made)[:2]])
@@ -267,8 +321,12 @@ def test_what_a_role_says_of_itself_launches_nothing(tmp_path: Path) -> None:
     (tmp_path / "roles" / "plain" / "meta").mkdir(parents=True)
     (tmp_path / "roles" / "plain" / "meta" / "main.yml").write_text("{}")
     before = launching_digest(tmp_path, ["plain"])
-    (tmp_path / "roles" / "plain" / "meta" / "facts.yml").write_text("title: Plain\n")
+    for name in ("meta/facts.yml", "meta/stack.yml", "README.md"):
+        (tmp_path / "roles" / "plain" / name).write_text("title: Plain\n")
     assert launching_digest(tmp_path, ["plain"]) == before
+    (tmp_path / "roles" / "plain" / "templates").mkdir()
+    (tmp_path / "roles" / "plain" / "templates" / "README.md").write_text("a run may get it\n")
+    assert launching_digest(tmp_path, ["plain"]) != before
 
 
 @pytest.mark.parametrize(
@@ -291,9 +349,9 @@ def test_what_python_and_editors_leave_in_a_role_launches_nothing(tmp_path: Path
 def test_a_campaign_keeps_the_newest_record_of_its_cluster_and_goes_on_after_another(
     workplace: Workplace,
 ) -> None:
-    tasks = workplace.root / "roles" / "plain" / "tasks"
-    tasks.mkdir(parents=True)
-    (tasks / "main.yml").write_text("- ansible.builtin.apt: {name: plain}")
+    meta = workplace.root / "roles" / "plain" / "meta"
+    meta.mkdir(parents=True)
+    (meta / "stack.yml").write_text("master: {packages: [plain]}")
     folder = workplace.root / "results" / "provisioning"
     folder.mkdir(parents=True)
     nodes = dict.fromkeys(("master", "worker1", "worker2"), "198.18.0.1")
@@ -314,8 +372,8 @@ def test_a_campaign_keeps_the_newest_record_of_its_cluster_and_goes_on_after_ano
     (made,) = workplace.campaigns()
     assert (made / PROVISIONING_FILE).read_bytes() == (folder / "20261102T000000Z.json").read_bytes()
     kept = json.loads((made / STACKS_FILE).read_text())
-    assert kept["stacks"]["plain"]["installing"]["own"]["nodes"]["master"]["packages"] == ["plain"]
-    assert kept["stacks"]["slow"] == {"installing": None, "facts": None, "launcher": None}
+    assert kept["stacks"]["plain"]["declares"]["master"]["packages"] == ["plain"]
+    assert kept["stacks"]["slow"] == {"declares": None, "facts": None, "launcher": None}
     # What provisioned it is not part of what makes its runs belong together.
     (folder / "20261108T000000Z.json").write_text(fitting.model_dump_json())
     status, output = workplace.run("run", "small", *only)

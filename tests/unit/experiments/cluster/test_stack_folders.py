@@ -1,0 +1,68 @@
+"""Stacks outside of the checkout: roles and launchers are found, and are part of what runs are made of."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from experiments.campaign.code_archive import launching_digest, training_archive
+from experiments.cluster.stack_folders import VARIABLE, role_of
+from experiments.util.errors import UserError
+from experiments.util.paths import REPOSITORY
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the role and the launcher of one stack."""
+    (tmp_path / "roles" / "mine" / "tasks").mkdir(parents=True)
+    (tmp_path / "roles" / "mine" / "tasks" / "run.yml").write_text("---\n[]\n")
+    (tmp_path / "training" / "launchers").mkdir(parents=True)
+    (tmp_path / "training" / "launchers" / "mine.py").write_text("import training.rank\n")
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    return tmp_path
+
+
+def _names(archive: bytes) -> list[str]:
+    return zipfile.ZipFile(io.BytesIO(archive)).namelist()
+
+
+def test_a_role_is_looked_for_in_the_checkout_first(outside: Path) -> None:
+    (outside / "roles" / "ddp").mkdir()
+
+    assert role_of("ddp") == REPOSITORY / "roles" / "ddp"
+    assert role_of("mine") == outside / "roles" / "mine"
+
+
+def test_launchers_from_outside_travel_with_the_training_code(
+    outside: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = _names(training_archive(REPOSITORY))
+    monkeypatch.delenv(VARIABLE)
+
+    assert set(names) - set(_names(training_archive(REPOSITORY))) == {"training/launchers/mine.py"}
+    assert names == sorted(names)
+    assert (outside / "training" / "launchers" / "mine.py").is_file()
+
+
+def test_what_launches_a_stack_from_outside_is_part_of_a_campaigns_identity(outside: Path) -> None:
+    before = launching_digest(REPOSITORY, ["mine"])
+    (outside / "roles" / "mine" / "tasks" / "run.yml").write_text("---\n# changed\n[]\n")
+
+    assert launching_digest(REPOSITORY, ["mine"]) != before
+
+
+def test_a_launcher_can_not_take_the_place_of_the_checkouts(outside: Path) -> None:
+    (outside / "training" / "launchers" / "ddp.py").write_text("")
+
+    with pytest.raises(UserError, match=r"ddp\.py has the name of a launcher"):
+        training_archive(REPOSITORY)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "nothing"))
+
+    with pytest.raises(UserError, match=r"TRAINBED_STACKS names .*nothing"):
+        role_of("mine")

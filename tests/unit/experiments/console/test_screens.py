@@ -1,0 +1,116 @@
+"""What a person sees of a plan, a campaign and a running campaign, each compared whole with a kept screen."""
+
+from __future__ import annotations
+
+import io
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from experiments.campaign.attempt import Attempt
+from experiments.campaign.campaign import Campaign
+from experiments.campaign.estimates import Estimates
+from experiments.campaign.plan import PlannedRun
+from experiments.campaign.running_note import CommandNote
+from experiments.console.observe import Observer
+from experiments.console.tables import show_campaign, show_plan, show_work
+from experiments.console.watch import LinePrinter
+from experiments.console.watch_view import picture
+from experiments.util.screen import Screen
+from tests.unit.experiments.made_up_records import STARTED, campaign, planned, record
+
+SCREENS = Path(__file__).resolve().parents[3] / "data" / "screens"
+
+
+def kept(name: str) -> str:
+    return (SCREENS / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def plan() -> list[PlannedRun]:
+    runs = [planned(stack, workers) for stack in ("ddp", "spark") for workers in (1, 2)]
+    warm_up = planned("ddp", 2, 1_000_001).model_copy(update={"warm_up": True})
+    users = [planned("ddp", 1, seed) for seed in (2, 3)]
+    ids = [run.run_id for run in users]
+    missing = planned("determined", 1, cannot_run="determined is not on this cluster: not provisioned.")
+    return [warm_up, *runs, *(run.model_copy(update={"together": ids}) for run in users), missing]
+
+
+@pytest.fixture
+def made(tmp_path: Path, plan: list[PlannedRun]) -> Campaign:
+    failed: dict[str, Any] = {"status": "failed", "reason": "Rank 1 on worker2: ValueError: no such review."}
+    failed |= dict.fromkeys(("slowest_rank", "phases", "weights_digest", "validation_correct"))
+    return campaign(
+        tmp_path,
+        plan,
+        [
+            record("ddp", 2, 10.0, 31.5, seed=1_000_001),
+            record("ddp", 1, 60.0, 80.0),
+            record("ddp", 2, 30.0, 50.0, **failed),
+            record("ddp", 2, 31.0, 51.0, attempt=2),
+        ],
+    )
+
+
+def test_the_plan(made: Campaign, plan: list[PlannedRun], capsys: pytest.CaptureFixture[str]) -> None:
+    show_plan(Screen(), plan, "made", Estimates(made.folder.parent.parent))
+
+    assert capsys.readouterr().out == kept("plan.txt")
+
+
+def test_a_campaign(made: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    screen = Screen()
+    show_work(screen, made)
+    show_campaign(screen, made)
+
+    assert capsys.readouterr().out.replace(str(made.folder), "results/made/ID") == kept("run.txt")
+
+
+def test_a_running_campaign(made: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = made.file.plan
+    note = CommandNote(
+        matrix="made",
+        started=STARTED,
+        controller={},
+        campaign=made.file.name,
+        selected=[run.run_id for run in plan if run.cannot_run is None and not run.warm_up],
+        not_runnable=[run.run_id for run in plan if run.cannot_run is not None],
+        todo=[run.run_id for run in plan if run.cannot_run is None],
+    )
+    for run in plan:
+        for attempt in made.attempts(run.run_id):
+            attempt.begin(STARTED)
+    attempt = made.new_attempt(plan[3].run_id)
+    attempt.begin(STARTED + timedelta(hours=1))
+    tell(attempt)
+    observer = Observer(made, note, Estimates(made.folder.parent.parent))
+
+    lines = LinePrinter(Screen())
+    lines.show("made · campaign ID", observer, observer.look(), "")
+    terminal = Console(file=io.StringIO(), width=110, highlight=False)
+    terminal.print(picture("made · campaign ID", observer, observer.look(), ""))
+    assert isinstance(terminal.file, io.StringIO)
+    drawn = "\n".join(line.rstrip() for line in terminal.file.getvalue().splitlines())
+
+    assert f"{capsys.readouterr().out}\n{drawn}\n" == kept("watch.txt")
+
+
+def tell(attempt: Attempt) -> None:
+    """What the run of this process told of itself until now: half of its first epoch of two, in 30 s."""
+    ranks = [
+        {"rank": 0, "host": "worker1", "epoch": 1, "step": 50, "loss": 0.61, "samples_per_s": 105.0,
+         "memory_mb": 300, "phase": "exposed_sync", "silent_s": 0.0},
+        {"rank": 1, "host": "worker2", "epoch": 1, "step": 49, "loss": None, "samples_per_s": 104.0,
+         "memory_mb": 301, "phase": "forward", "silent_s": 7.0},
+    ]  # fmt: skip
+    events = [
+        {"event": "start", "time": 1000.0, "steps_per_epoch": 100},
+        {"event": "step", "time": 1030.0, "epoch": 1, "step": 50, "loss": 0.61, "samples_per_s": 209.0,
+         "ranks": ranks},
+        {"event": "error", "time": 1030.0, "message": "The disk is full."},
+    ]  # fmt: skip
+    attempt.live.write_text("".join(json.dumps(event) + "\n" for event in events))

@@ -1,0 +1,66 @@
+"""The parts of the verbs that run tests, and what a caller who names none of them is told."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.parts import VERBS, Part
+from tests.stacks import ROOT
+from tests.unit.conftest import SLOW_MODULES
+
+
+def run(verb: str, only: str) -> subprocess.CompletedProcess[str]:
+    """Call tests/run.py as the Makefile does."""
+    return subprocess.run(
+        [sys.executable, "-m", "tests.run", verb, only], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_parts_are_listed(verb: str) -> None:
+    done = run(verb, "?")
+    assert done.returncode == 0
+    assert [line.split()[0] for line in done.stdout.splitlines()] == [part.name for part in VERBS[verb]]
+
+
+def test_an_unknown_part_is_one_sentence_with_those_there_are() -> None:
+    done = run("test", "loop nonsense")
+    assert (done.returncode, done.stdout) == (2, "")
+    (said,) = done.stderr.splitlines()
+    assert "nonsense" in said
+    assert all(part.name in said for part in VERBS["test"])
+
+
+@pytest.mark.parametrize(
+    "part", [part for parts in VERBS.values() for part in parts], ids=lambda part: part.name
+)
+def test_parts_name_tests_that_are_there(part: Part) -> None:
+    named = [
+        argument.removeprefix("--ignore=")
+        for command in part.commands
+        for argument in command
+        if "tests/" in argument
+    ]
+    assert named
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def test_what_is_called_slow_is_there() -> None:
+    modules = {path.stem for path in (ROOT / "tests" / "unit").rglob("test_*.py")}
+    assert modules >= SLOW_MODULES
+
+
+def test_every_end_to_end_test_is_in_a_part() -> None:
+    files = {path.name for path in (ROOT / "tests" / "e2e").glob("test_*.py")}
+    named = {
+        argument.rsplit("/", 1)[-1]
+        for parts in (VERBS["test"], VERBS["test-wide"])
+        for part in parts
+        for command in part.commands
+        for argument in command
+        if argument.startswith("tests/e2e/")
+    }
+    assert named == files

@@ -1,0 +1,65 @@
+"""A stack is its role, its launcher, its variables, its pages and its own tests: nothing else names one."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+
+from experiments.util.paths import REPOSITORY
+
+STACKS = sorted(path.parts[-3] for path in (REPOSITORY / "roles").glob("*/tasks/run.yml"))
+NAMED = re.compile(rf"\b({'|'.join(STACKS)})\b", re.IGNORECASE)
+#: A stack's own rooms, and what is about stacks by its nature.
+OWN = re.compile(
+    rf"roles/({'|'.join(STACKS)})/"
+    rf"|training/launchers/({'|'.join(STACKS)})\w*\.py"
+    rf"|inventory/common/({'|'.join(STACKS)})\.yml"
+    r"|roles/python_env/files/locks/"  # the environment's inputs, and what they are resolved to
+    r"|experiments/matrices/"
+    r"|experiments/search/"  # a search is submitted to the one stack that has searches
+    r"|docs/|README\.md|CHANGELOG\.md|CITATION\.cff|CONTRIBUTING\.md|roles/README\.md|roles/\w+/README\.md"
+    r"|tests/(data|unit|e2e|standins|gpu|nodes/stacks|conformance)/|tests/parts\.py"
+)
+#: What names a stack all the same, each with its reason.
+ALLOWED = {
+    "experiments/analysis/dissertation.yml": "what the dissertation measured, stack by stack",
+    "experiments/analysis/dissertation.py": "holds its tables against DDP, as it did",
+    "experiments/analysis/dissertation_figures.py": "rebuilds its tables, which hold stacks against DDP",
+    "experiments/report/sections/situations.yml": "its recommendations, which name stacks",
+    "inventory/common/cluster.yml": "the stacks that a cluster has unless its inventory says otherwise",
+    "inventory/lab/group_vars/all/lab.yml": "the stacks of the worked example",
+    "inventory/testbed/group_vars/all/testbed.yml": "the stacks of the testbed",
+    "playbooks/restore.yml": "a verb of the one stack that has a database",
+    "playbooks/search.yml": "a verb of the one stack that has searches",
+    "pyproject.toml": "types and imports of the stacks' packages",
+    "requirements/test.in": "the stacks' packages, for the tests of their launchers",
+    "requirements/test.txt": "its lock",
+}
+
+
+def names() -> dict[str, list[str]]:
+    """Lines that name a stack, by file."""
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.splitlines()
+    found: dict[str, list[str]] = {}
+    for name in listed:
+        path = REPOSITORY / name
+        if OWN.match(name) or not path.is_file() or path.suffix in {".png", ".parquet"}:
+            continue
+        lines = path.read_text(encoding="utf-8").splitlines()
+        if said := [f"{at}: {line.strip()}" for at, line in enumerate(lines, start=1) if NAMED.search(line)]:
+            found[name] = said
+    return found
+
+
+def test_nothing_else_names_a_stack() -> None:
+    found = names()
+
+    assert {name: lines for name, lines in found.items() if name not in ALLOWED} == {}
+    assert set(ALLOWED) - set(found) == set(), "these name no stack any more: take them off the list"
+    assert len(ALLOWED) <= 12

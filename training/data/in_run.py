@@ -1,0 +1,202 @@
+"""Texts to token ids as the first part of a run: once, before its ranks start (`tokenizing: in_run`).
+
+The stack says who does it; the tokenizer is the data set's own. What is made lies in the run's folder, laid
+out as a prepared data set, and must be what was prepared before: only then do all stacks train the same work.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from training.data.dataset import SPLITS, Dataset, Reviews, open_dataset, open_split, write_split
+from training.errors import DataError
+from training.spec import RunSpec
+from training.util.digest import file_digest
+from training.util.files import write_json
+
+TOKENS: Final = "tokens"  # folder of the run's own
+NOTE: Final = "prepared.json"
+AT_ONCE: Final = 512  # reviews; an encoding keeps also what was cut off, and that takes memory
+COLUMNS: Final = pa.schema(
+    [
+        ("row", pa.int64()),  # of the training split, then on through the validation split
+        ("input_ids", pa.list_(pa.int32())),
+        ("attention_mask", pa.list_(pa.int8())),
+        ("label", pa.int8()),
+    ]
+)
+
+
+def tokenise_rows(
+    batches: Iterator[pa.RecordBatch], data: str, digest: str, threads: int
+) -> Iterator[pa.RecordBatch]:
+    """The tokens of some rows, as `COLUMNS`; a stack may call it in several processes, for some rows each.
+
+    Args:
+        batches: numbers of rows (int64) in their first column.
+        data: folder of the prepared data set, on this node.
+        digest: which data set the run asks for.
+        threads: that the tokenizer may use.
+
+    Raises:
+        DataError: the data set on this node is not the one with `digest`, is damaged, or has no texts.
+    """
+    dataset = open_dataset(Path(data), digest, in_loop=True)
+    # Opening it switched the tokenizer's own threads off. Both are read at its first call.
+    os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"
+    os.environ["RAYON_NUM_THREADS"] = str(threads)
+    for batch in batches:
+        rows: npt.NDArray[np.int64] = np.from_dlpack(batch.column(0)).astype(np.int64, copy=False)
+        for at in range(0, len(rows), AT_ONCE):
+            yield from _tokens(dataset, rows[at : at + AT_ONCE])
+
+
+def _tokens(dataset: Dataset, rows: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+    first = 0
+    for split in (dataset.train, dataset.validation):
+        here = rows[(rows >= first) & (rows < first + len(split))]
+        if len(here):
+            assert split.untokenised is not None
+            ids, mask = split.untokenised.tokens(here - first)
+            columns = [here, _lists(ids), _lists(mask), split.labels[here - first]]
+            yield pa.record_batch([pa.array(column) for column in columns], schema=COLUMNS)
+        first += len(split)
+
+
+def _lists(values: npt.NDArray[Any]) -> pa.ListArray:
+    offsets = np.arange(len(values) + 1, dtype=np.int32) * values.shape[1]
+    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(values.reshape(-1)))
+
+
+def tokenise_alone(spec: RunSpec, data: Path, out: Path, started: float) -> None:
+    """`prepare_in_run` in this process, with as many threads as the run gives a rank.
+
+    Raises:
+        DataError: the data set can't be used, or what was made is not what was prepared before.
+    """
+    threads, digest = spec.conditions.threads, spec.work.data_digest
+    rows = pa.record_batch({"row": pa.array(np.arange(reviews_of(spec), dtype=np.int64))})
+    by = f"one process on {os.uname().nodename}, {threads_text(threads)}"
+
+    def tokenise() -> pa.Table:
+        return pa.Table.from_batches(tokenise_rows(iter([rows]), str(data), digest, threads), COLUMNS)
+
+    prepare_in_run(spec, data, out, by, started, tokenise)
+
+
+def threads_text(threads: int) -> str:
+    """`1 thread`, `2 threads`."""
+    return f"{threads} thread{'s' if threads > 1 else ''}"
+
+
+def reviews_of(spec: RunSpec) -> int:
+    """How many reviews a run has texts of."""
+    return spec.work.data.train + spec.work.data.validation
+
+
+def prepare_in_run(
+    spec: RunSpec, data: Path, out: Path, by: str, started: float, tokenise: Callable[[], pa.Table]
+) -> None:
+    """Have the texts of a run tokenised, keep what comes of it in its folder, and note how long that took.
+
+    Args:
+        spec: the run.
+        data: folder of the prepared data set, on this node.
+        out: folder on storage that all ranks share.
+        by: who does it, in words.
+        started: when that began, in unix seconds.
+        tokenise: does it; its table has `COLUMNS`, in any order of rows.
+
+    Raises:
+        DataError: what was made is not what was prepared before. Nothing is noted then.
+    """
+    folder = out / TOKENS
+    folder.mkdir(parents=True, exist_ok=True)
+    table = tokenise()
+    _write(table.sort_by("row"), spec, folder)
+    ended = time.time()
+    _check_equal(folder, open_dataset(data, spec.work.data_digest))
+    write_json(
+        out / NOTE,
+        {
+            "started": started,
+            "ended": ended,
+            "by": by,
+            "rows": table.num_rows,
+            "files": {f"{split}.arrow": file_digest(folder / f"{split}.arrow") for split in SPLITS},
+        },
+    )
+
+
+def find_tokens(run: Path) -> Path:
+    """The folder with the tokens that were made for a run, in its folder `run`.
+
+    Raises:
+        DataError: none were made, or they have changed since.
+    """
+    try:
+        note = json.loads((run / NOTE).read_text(encoding="utf-8"))
+        files: dict[str, str] = note["files"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise DataError(
+            f"No tokens were made for this run ({error}), and tokenizing: in_run reads no others; make them "
+            "before its ranks start (python -m training tokenise)."
+        ) from error
+    folder = run / TOKENS
+    for name, digest in files.items():
+        if not (folder / name).is_file() or file_digest(folder / name) != digest:
+            raise DataError(
+                f"The tokens that were made for this run are damaged ({folder / name}); look after the "
+                "shared storage, and run it again."
+            )
+    return folder
+
+
+def tokens_digest(reviews: Reviews) -> str:
+    """SHA-256 of ids, masks and labels, and of their shapes."""
+    sha = hashlib.sha256()
+    for column in (reviews.input_ids, reviews.attention_mask, reviews.labels):
+        sha.update(f"{column.dtype} {column.shape}\n".encode())
+        sha.update(np.ascontiguousarray(column).data)
+    return sha.hexdigest()
+
+
+def _write(table: pa.Table, spec: RunSpec, folder: Path) -> None:
+    sizes = (spec.work.data.train, spec.work.data.validation)
+    first = 0
+    for split, size in zip(SPLITS, sizes, strict=True):
+        part = table.slice(first, size).combine_chunks()
+        columns = [part.column(name).combine_chunks() for name in COLUMNS.names[1:]]
+        ids, mask = (column.flatten() for column in columns[:2])
+        write_split(folder / f"{split}.arrow", ids, mask, columns[2], spec.work.data.max_length)
+        first += size
+
+
+def _check_equal(folder: Path, prepared: Dataset) -> None:
+    for name, before in zip(SPLITS, (prepared.train, prepared.validation), strict=True):
+        now = open_split(folder, name)
+        ours, theirs = tokens_digest(now), tokens_digest(before)
+        if ours != theirs:
+            raise DataError(
+                f"What this run made of the {name} texts ({ours[:8]}) is not what was prepared of them "
+                f"before ({theirs[:8]}; {_difference(now, before)}), so that its weights could be compared "
+                f"with no other's; see whether {prepared.path} and the environment are alike on every node."
+            )
+
+
+def _difference(now: Reviews, before: Reviews) -> str:
+    if len(now) != len(before) or now.input_ids.shape != before.input_ids.shape:
+        return f"{len(now)} reviews instead of {len(before)}"
+    differs = (now.input_ids != before.input_ids).any(axis=1)
+    differs |= (now.attention_mask != before.attention_mask).any(axis=1) | (now.labels != before.labels)
+    return f"{int(differs.sum())} of {len(before)} reviews, the first is number {int(differs.argmax())}"

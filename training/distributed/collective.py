@@ -1,0 +1,183 @@
+"""What ranks compute together and agree on, gradients included.
+
+With one rank there is no process group, and nothing to do.
+"""
+
+# No `from __future__ import annotations` here: PyTorch wants a hook's annotations to be the types themselves.
+
+import gc
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Final, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch.distributed import Store  # type: ignore[attr-defined]  # it is there, where mypy can't see
+from torch.nn.parallel import DistributedDataParallel
+
+from training.distributed.network import choose_interface
+from training.session import Session
+
+T = TypeVar("T")
+
+TIMEOUT: Final = timedelta(minutes=3)
+"""How long a rank waits for the others, when they meet and in every collective, before it fails."""
+
+
+def join(session: Session) -> Store | None:
+    """Meet the other ranks at `MASTER_ADDR`:`MASTER_PORT`; returns when all are there.
+
+    Returns the store that they met in, for what they want to tell one another beside the training; None if
+    there is one rank only.
+    """
+    if session.world_size == 1:
+        return None
+    backend = {"cpu": "gloo", "cuda": "nccl"}[session.device.type]
+    if backend == "nccl":
+        choose_interface()
+    rendezvous = dist.rendezvous(  # type: ignore[attr-defined]
+        "env://", session.rank, session.world_size, timeout=TIMEOUT
+    )
+    store: Store
+    store, rank, world_size = next(rendezvous)
+    dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
+    wait_for_all(session)
+    return store
+
+
+def leave(session: Session) -> None:
+    """Take leave of the other ranks; the caller holds no replica any more.
+
+    A replica that is freed last frees the process group too, while it holds Python's lock: if one of gloo's
+    threads needs that lock just then, both wait forever (seen with torch 2.13). Freed on its own, the group
+    gives the lock up.
+    """
+    if session.world_size > 1:
+        gc.collect()  # DistributedDataParallel's wrapper is part of reference cycles
+        dist.destroy_process_group()
+
+
+def wait_for_all(session: Session) -> None:
+    """Return when every rank has come here."""
+    if session.world_size > 1:
+        dist.barrier()
+
+
+def sum_over_ranks(session: Session, values: torch.Tensor) -> torch.Tensor:
+    """The sum of every rank's `values`, in place, and the same on all."""
+    if session.world_size > 1:
+        dist.all_reduce(values)
+    return values
+
+
+def gather(session: Session, value: T) -> list[T]:
+    """Every rank's `value` (picklable, small), by rank, on all."""
+    if session.world_size == 1:
+        return [value]
+    values: list[Any] = [None] * session.world_size
+    dist.all_gather_object(values, value)
+    return values
+
+
+def agree_on(session: Session, value: T) -> T:
+    """Rank 0's `value` (picklable, small), on all."""
+    values: list[Any] = [value]
+    if session.world_size > 1:
+        dist.broadcast_object_list(values, src=0)
+    agreed: T = values[0]
+    return agreed
+
+
+class StopVote:
+    """Whether any rank was told to stop, known to all of them before the same step.
+
+    Each vote is counted while a step is computed and looked at before the next one, so nobody waits for it.
+    """
+
+    def __init__(self, session: Session) -> None:
+        """Every rank makes one."""
+        self._session = session
+        # A group of its own: on a GPU the answer must not wait for the gradients, nor they for it.
+        self._group = dist.new_group(backend="gloo", timeout=TIMEOUT) if session.world_size > 1 else None
+        self._pending: tuple[torch.Tensor, Any] | None = None
+
+    def stop(self) -> bool:
+        """Whether to stop now; every rank calls it before every step, and all get the same answer."""
+        wants_stop = self._session.should_stop()
+        if self._group is None:
+            return wants_stop
+        answer = self.settle()
+        ballot = torch.tensor([int(wants_stop)])
+        self._pending = ballot, dist.all_reduce(ballot, dist.ReduceOp.MAX, self._group, async_op=True)
+        return answer
+
+    def settle(self) -> bool:
+        """Wait until the last vote is counted; whether it was to stop."""
+        if self._pending is None:
+            return False
+        (ballot, work), self._pending = self._pending, None
+        work.wait()
+        return bool(ballot.item())
+
+
+def replicate(
+    model: torch.nn.Module,
+    session: Session,
+    on_last_bucket: Callable[[], None],
+    gradient_sync: str = "allreduce",
+) -> torch.nn.Module:
+    """`model` as a rank calls it in training: after `backward` its gradients are the means over all ranks.
+
+    Args:
+        model: with equal weights on all ranks.
+        session: this rank's.
+        on_last_bucket: called in each backward pass once its last gradients are there: from then on it has no
+            more work to hide communication behind.
+        gradient_sync: the work's; how the gradients get from rank to rank.
+    """
+    if session.world_size == 1:
+        return model
+    replica = DistributedDataParallel(
+        model,
+        device_ids=[session.device] if session.device.type == "cuda" else None,
+        forward_sync_buffers=False,  # BERT's are constants: nothing to send in every step
+    )
+    replica.register_comm_hook(on_last_bucket, HOOKS[gradient_sync])
+    return replica
+
+
+def timed_allreduce(
+    on_last_bucket: Callable[[], None],
+    bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch re-exports it where mypy can't see
+) -> torch.futures.Future[torch.Tensor]:
+    """What DistributedDataParallel does with a bucket of gradients anyway, bit for bit.
+
+    (The hook that comes with PyTorch divides by the world size, where DistributedDataParallel itself
+    multiplies by the reciprocal: with three ranks that is another last bit.)
+    """
+    if bucket.is_last():
+        on_last_bucket()
+    gradient = bucket.buffer().mul_(1.0 / dist.get_world_size())
+    work = dist.all_reduce(gradient, async_op=True)
+    reduced: torch.futures.Future[torch.Tensor] = work.get_future().then(lambda future: future.value()[0])
+    return reduced
+
+
+def timed_bf16_allreduce(
+    on_last_bucket: Callable[[], None],
+    bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch re-exports it where mypy can't see
+) -> torch.futures.Future[torch.Tensor]:
+    """As `timed_allreduce`, with gradients rounded to bfloat16 before they are sent: half the bytes."""
+    if bucket.is_last():
+        on_last_bucket()
+    whole = bucket.buffer()
+    rounded = whole.to(torch.bfloat16).mul_(1.0 / dist.get_world_size())
+    work = dist.all_reduce(rounded, async_op=True)
+    reduced: torch.futures.Future[torch.Tensor] = work.get_future().then(
+        lambda future: whole.copy_(future.value()[0])
+    )
+    return reduced
+
+
+HOOKS: Final = {"allreduce": timed_allreduce, "bf16": timed_bf16_allreduce}
+"""What DistributedDataParallel does with gradients, by the work's `gradient_sync`."""

@@ -1,0 +1,1 @@
+"""What is measured while a rank trains, and where the figures go."""

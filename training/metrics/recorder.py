@@ -1,0 +1,116 @@
+"""Figures of every step: kept as they come, written about once a second, or at once if that is asked for."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from training.errors import DivergedError
+from training.session import RankStatus, Session
+from training.spec import Work
+from training.util.process import peak_memory_mb
+
+WRITE_EVERY: Final = 1.0  # s
+
+
+@dataclass(frozen=True)
+class _Step:
+    epoch: int
+    step: int  # of the epoch, from 1
+    ended: float
+    loss: torch.Tensor  # stays where it was computed: to look at it at once would make a GPU wait
+    learning_rate: float
+    reviews: int  # of all ranks
+
+
+class Recorder:
+    """Takes every step's figures and passes them to the session in batches."""
+
+    def __init__(self, work: Work, session: Session, status: RankStatus, every_step: bool = False) -> None:
+        """Nothing is recorded yet; the first step begins now.
+
+        Args:
+            work: what is done.
+            session: whom the figures are passed on to.
+            status: how far this rank is; the newest figures are told there, too.
+            every_step: pass them on after each step, with how far training is.
+        """
+        self._work = work
+        self._session = session
+        self._status = status
+        self._every_step = every_step
+        self._unwritten: list[_Step] = []
+        self._written = self._before = time.perf_counter()
+
+    def pause(self) -> None:
+        """What went on since the last step is no part of the next one."""
+        self._before = time.perf_counter()
+
+    def step(self, epoch: int, step: int, loss: torch.Tensor, learning_rate: float, reviews: int) -> None:
+        """A step is done.
+
+        Args:
+            epoch: from 1.
+            step: of the epoch, from 1.
+            loss: this rank's, a scalar.
+            learning_rate: the step's.
+            reviews: that all ranks took together.
+
+        Raises:
+            DivergedError: the loss of a step since the last writing is no number.
+        """
+        now = time.perf_counter()
+        self._unwritten.append(_Step(epoch, step, now, loss.detach(), learning_rate, reviews))
+        if self._every_step or now - self._written >= WRITE_EVERY or step == self._work.steps_per_epoch:
+            self.write()
+        if self._every_step:
+            done = (epoch - 1) * self._work.steps_per_epoch + step
+            self._session.progress(done / (self._work.steps_per_epoch * self._work.epochs))
+
+    def write(self) -> None:
+        """Pass on what is not written yet (errors: `step`)."""
+        if not self._unwritten:
+            return
+        steps, self._unwritten = self._unwritten, []
+        losses = torch.stack([each.loss for each in steps]).tolist()
+        memory = memory_mb(self._session.device)
+        rows = []
+        for each, loss in zip(steps, losses, strict=True):
+            rate = each.reviews / (each.ended - self._before)
+            self._before = each.ended
+            rows.append(self._row(each, loss, rate, memory))
+        self._update_status(rows[-1])
+        self._session.record(rows, self._status.ranks() if self._session.rank == 0 else [])
+        self._written = time.perf_counter()
+        for row in rows:
+            if not math.isfinite(row["loss"]):
+                raise DivergedError(
+                    f"The loss became {row['loss']} in step {row['step']} of epoch {row['epoch']} "
+                    f"(learning rate {row['lr']:.3g}): take a lower learning rate, or a longer warm-up."
+                )
+
+    def _update_status(self, row: dict[str, Any]) -> None:
+        """This rank's own: all ranks take a step together, each with its share of the reviews."""
+        own = {name: row[name] for name in ("epoch", "step", "loss", "memory_mb")}
+        self._status.figures = own | {"samples_per_s": row["samples_per_s"] / self._session.world_size}
+
+    def _row(self, each: _Step, loss: float, rate: float, memory: float) -> dict[str, Any]:
+        return {
+            "epoch": each.epoch,
+            "step": each.step,
+            "steps": self._work.steps_per_epoch,
+            "loss": loss,
+            "lr": each.learning_rate,
+            "samples_per_s": rate,
+            "tokens_per_s": rate * self._work.data.max_length,  # padding counts as tokens: it is computed
+            "memory_mb": memory,
+        }
+
+
+def memory_mb(device: torch.device) -> float:
+    """The most memory held so far, in MB (2^20 bytes): of the GPU, or of the process where there is none."""
+    return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else peak_memory_mb()

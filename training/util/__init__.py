@@ -1,0 +1,1 @@
+"""What the rest stands on: files, digests, this process and its signals."""

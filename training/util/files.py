@@ -1,0 +1,56 @@
+"""Files that others read while we write: complete or absent, never half."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write `value` as JSON to `path`: written beside it, then renamed, readable by everybody.
+
+    Numbers that JSON has no word for (the loss of a run that diverged) become null.
+
+    Raises:
+        OSError: the folder can't be written to.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with draft.open("w", encoding="utf-8") as file:
+        json.dump(_finite(value), file, indent=2, sort_keys=True, allow_nan=False)
+        file.write("\n")
+        file.flush()
+        publish(draft, file.fileno())
+    draft.replace(path)
+
+
+def append_event(path: Path, event: str, figures: dict[str, Any]) -> None:
+    """Append an event to a progress file: one line of JSON, there for readers when this returns."""
+    append_lines(path, [{"event": event, "time": time.time()} | figures])
+
+
+def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Append each of `rows` as one line of JSON; they are there for readers when this returns."""
+    text = "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)
+    path.chmod(0o644)
+
+
+def publish(path: Path, descriptor: int) -> None:
+    """Make a file world readable and durable: after a crash, a rename must not show an empty one."""
+    path.chmod(0o644)
+    os.fsync(descriptor)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value
