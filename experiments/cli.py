@@ -19,7 +19,7 @@ from experiments.campaign.resume import Options
 from experiments.campaign.running_note import NoteWriter
 from experiments.campaign.selection import runs_that_fit, with_warm_ups
 from experiments.cluster.playbooks import Playbooks
-from experiments.console.tables import CampaignTables, show_plan, show_references
+from experiments.console.tables import CampaignTables, show_plan
 from experiments.console.watch import watch
 from experiments.matrix.loading import load_matrix
 from experiments.util.errors import UserError
@@ -97,7 +97,9 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
 
 # What reports need, statistics above all, takes a second to load: a run starts without it.
 def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
-    from experiments.report.writer import write_report
+    from experiments.analysis.analysis import analyse
+    from experiments.console.references import show_references
+    from experiments.report.writer import write_analysis
 
     name = Path(matrix).stem
     folder = RESULTS / name
@@ -111,27 +113,19 @@ def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
         raise UserError(
             f"There is no campaign {campaign} of {name}; there are {', '.join(path.name for path in there)}."
         )
-    opened = open_campaign(chosen)
-    paths = write_report(opened)
+    analysis = analyse(open_campaign(chosen))
+    paths = write_analysis(analysis, chosen)
     for path in paths:
         if path.name.startswith("report."):
             screen.line(str(path))
     screen.line(f"Beside them: {', '.join(str(path.relative_to(chosen)) for path in paths[2:])}.")
-    return show_references(screen, opened)
+    return show_references(screen, analysis.references)
 
 
 def _compare(first: Path, second: Path, screen: Screen) -> int:
-    from experiments.analysis.compare import DIFFERENT_TIMES, changes, differences, rows
+    from experiments.console.comparison import show_comparison
 
-    campaigns_found = [open_campaign(_only_campaign(path)) for path in (first, second)]
-    found = changes(*campaigns_found)
-    not_the_same = differences(*campaigns_found)
-    names = [f"{campaign.file.matrix}, {campaign.file.name}" for campaign in campaigns_found]
-    screen.line(f"A: {names[0]}. B: {names[1]}.")
-    screen.line(f"Not the same: {', '.join(not_the_same) or 'nothing'}.")
-    columns = ["cell", "pairs", "train_s, B over A", "95 % interval", "B is", ""]
-    screen.table("Train_s of B over A, seed by seed", columns, rows(found))
-    screen.line(DIFFERENT_TIMES)
+    show_comparison(screen, *(open_campaign(_only_campaign(path)) for path in (first, second)))
     return 0
 
 
@@ -147,22 +141,22 @@ def _only_campaign(path: Path) -> Path:
 
 
 def _check(paths: Sequence[Path], screen: Screen) -> int:
-    from experiments.console.check import faults_of, find_campaigns, judged_or_none
-    from experiments.report.sections.references import show_bands
+    from experiments.console.check import check_campaign, find_campaigns
+    from experiments.console.references import show_references
 
     status = 0
     for path in paths:
         for folder in find_campaigns(path):
-            faults = list(faults_of(folder))
-            judged = judged_or_none(folder)
-            well = "all is well" if judged is not None and not judged.left else "no fault"
+            checked = check_campaign(folder)
+            faults, references = checked.faults, checked.references
+            well = "all is well" if references is not None and not references.outside else "no fault"
             screen.line(
                 f"{folder}: " + (f"{len(faults)} fault{'s' if len(faults) > 1 else ''}" if faults else well)
             )
             for fault in faults:
                 screen.line(f"  {fault}")
-            left = show_bands(screen, judged) if judged is not None else 0
-            status = 1 if faults or left else status
+            outside = show_references(screen, references) if references is not None else 0
+            status = 1 if faults or outside else status
     return status
 
 

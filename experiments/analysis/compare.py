@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Literal
 
 from experiments.analysis.figures import Cell, figures_of
 from experiments.analysis.pairing import paired_by_seed, time_ratio
 from experiments.analysis.statistics import Ratio, ratios_together
-from experiments.analysis.verdicts import SCREEN, verdict
 from experiments.campaign.campaign import Campaign
 from experiments.records.record import Record
 from experiments.util.errors import UserError
 
-DIFFERENT_TIMES: Final = (
-    "A and B ran at different times: what else changed on the machines between them is in these differences."
-)
+Unlike = Literal["work", "side by side"]
 
 
 @dataclass(frozen=True)
@@ -25,14 +22,8 @@ class Change:
 
     axes: dict[str, Any]
     ratio: Ratio
-    weights: str  # whether the same seeds ended with the same weights
-    unlike: str | None  # what besides the campaigns' differences its runs don't share; None: nothing
-
-    @property
-    def verdict(self) -> str:
-        """What may be said, and no more."""
-        said = verdict(self.ratio, self.ratio.p, SCREEN)
-        return f"{said}; {self.unlike}" if self.unlike else said
+    same_weights: bool  # of the same seeds
+    unlike: Unlike | None  # what besides the campaigns' differences its runs don't share; None: nothing
 
 
 def changes(first: Campaign, second: Campaign) -> list[Change]:
@@ -56,32 +47,8 @@ def changes(first: Campaign, second: Campaign) -> list[Change]:
         )
     together = ratios_together([ratio for _, ratio, _ in found])
     return [
-        Change(cell.axes, ratio, _weights(pairs), _unlike(pairs))
+        Change(cell.axes, ratio, _same_weights(pairs), _unlike(pairs))
         for (cell, _, pairs), ratio in zip(found, together, strict=True)
-    ]
-
-
-def differences(first: Campaign, second: Campaign) -> list[str]:
-    """What the campaigns are not both made of, in words."""
-    found = first.file.identity.differences(second.file.identity)
-    revisions = [campaign.file.environment.git.revision for campaign in (first, second)]
-    if revisions[0] != revisions[1]:
-        found.append(f"the checkout ({' and '.join((each or 'unknown')[:12] for each in revisions)})")
-    return found
-
-
-def rows(found: list[Change]) -> list[list[str]]:
-    """The changes as text, for a table on screen."""
-    return [
-        [
-            ", ".join(f"{name} {value}" for name, value in change.axes.items()),
-            str(change.ratio.n),
-            f"{change.ratio.ratio:.3f}",
-            "" if change.ratio.low is None else f"{change.ratio.low:.3f} to {change.ratio.high:.3f}",
-            change.verdict,
-            change.weights,
-        ]
-        for change in found
     ]
 
 
@@ -89,14 +56,13 @@ def _key(cell: Cell) -> str:
     return json.dumps(cell.axes, sort_keys=True)
 
 
-def _unlike(pairs: list[tuple[Record, Record]]) -> str | None:
+def _same_weights(pairs: list[tuple[Record, Record]]) -> bool:
+    return all(late.weights_digest == early.weights_digest for late, early in pairs)
+
+
+def _unlike(pairs: list[tuple[Record, Record]]) -> Unlike | None:
     if any(late.work_digest != early.work_digest for late, early in pairs):
-        return "of other work"
+        return "work"
     if any((late.together is None) != (early.together is None) for late, early in pairs):
-        return "side by side in one of them only"
+        return "side by side"
     return None
-
-
-def _weights(pairs: list[tuple[Record, Record]]) -> str:
-    same = all(late.weights_digest == early.weights_digest for late, early in pairs)
-    return "equal weights" if same else "other weights"

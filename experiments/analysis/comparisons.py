@@ -1,4 +1,4 @@
-"""What the figures of a campaign say against one another, and beside the dissertation."""
+"""The stacks against the baseline, and the time of each as a fixed part and a part per step."""
 
 from __future__ import annotations
 
@@ -6,41 +6,40 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from experiments.analysis.dissertation import Reference
-from experiments.analysis.figures import Cell, Figures, setting_text
+from experiments.analysis.dissertation import LONG, SHORT, Dissertation
+from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.pairing import paired_by_seed, time_ratio
 from experiments.analysis.statistics import Ratio, Split, ratios_together, split
-from experiments.analysis.verdicts import verdict
+from experiments.analysis.verdicts import Outcome, outcome
 
 STEPS: Final = {1: 782, 2: 391}  # of the dissertation's epochs: 25,000 reviews, 32 for each worker
 
 
 @dataclass(frozen=True)
-class Compared:
-    """A cell's train_s over the baseline's, run by run with the same seed."""
+class StackComparison:
+    """A cell's train_s over the baseline's, run by run with the same seed; p is corrected for all."""
 
     cell: Cell
     ratio: Ratio
-    verdict: str
 
     @property
-    def corrected_p(self) -> float | None:
-        """By Holm, for all comparisons of the table; None with one pair."""
-        return self.ratio.p
+    def outcome(self) -> Outcome:
+        """What the ratio shows."""
+        return outcome(self.ratio)
 
 
 @dataclass(frozen=True)
-class Parts:
+class TimeSplit:
     """train_s of a stack on so many workers as a fixed part and a part per step."""
 
     stack: str
     workers: int
-    setting: str  # the values of the matrix's other axes
+    settings: dict[str, Any]  # the values of the matrix's other axes
     here: Split
-    there: Split | None  # the dissertation's
+    dissertation: Split | None
 
 
-def comparisons(figures: Figures) -> list[Compared]:
+def comparisons(figures: Figures) -> list[StackComparison]:
     """Every cell of another stack than the baseline that has runs to be paired with the baseline's."""
     found = []
     for cell in figures.cells:
@@ -51,33 +50,31 @@ def comparisons(figures: Figures) -> list[Compared]:
         if ratio is not None:
             found.append((cell, ratio))
     together = ratios_together([ratio for _, ratio in found])
-    return [
-        Compared(cell, ratio, verdict(ratio, ratio.p))
-        for (cell, _), ratio in zip(found, together, strict=True)
-    ]
+    return [StackComparison(cell, ratio) for (cell, _), ratio in zip(found, together, strict=True)]
 
 
-def parts(figures: Figures, reference: Reference) -> list[Parts]:
+def time_splits(figures: Figures, dissertation: Dissertation) -> list[TimeSplit]:
     """The split of every stack's time, where there are runs of two lengths."""
-    points: dict[tuple[str, int, str], dict[int, list[tuple[float, float]]]] = {}
+    groups: dict[str, list[Cell]] = {}  # cells that differ in nothing but their epochs
     for cell in figures.cells:
-        measured = points.setdefault((cell.stack, cell.workers, setting_text(cell.axes)), {})
-        for record in cell.records:
+        groups.setdefault(repr((cell.stack, cell.workers, cell.settings)), []).append(cell)
+    found = []
+    for cells in groups.values():
+        points: dict[int, list[tuple[float, float]]] = {}
+        for record in (record for cell in cells for record in cell.records):
             work = record.specification.work
             if record.train_s is not None:
                 point = (work.steps_per_epoch * work.epochs, record.train_s)
-                measured.setdefault(work.seed, []).append(point)
-    found = []
-    for (stack, workers, setting), measured in points.items():
-        here = split(measured)
+                points.setdefault(work.seed, []).append(point)
+        here, first = split(points), cells[0]
         if here is not None:
-            there = _reference_split(reference, stack, workers)
-            found.append(Parts(stack, workers, setting, here, there))
+            there = _published_split(dissertation, first.stack, first.workers)
+            found.append(TimeSplit(first.stack, first.workers, first.settings, here, there))
     return found
 
 
-def _reference_split(reference: Reference, stack: str, workers: int) -> Split | None:
-    runs = [reference.run(stack, workers, epochs) for epochs in (20, 100)]
+def _published_split(dissertation: Dissertation, stack: str, workers: int) -> Split | None:
+    runs = [dissertation.run(stack, workers, epochs) for epochs in (SHORT, LONG)]
     if workers not in STEPS:
         return None
     # Which of its runs share a seed the dissertation doesn't say: one line, without an interval.

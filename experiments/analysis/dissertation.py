@@ -9,6 +9,7 @@ from typing import Final
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
+SHORT, LONG = 20, 100  # its lengths, in epochs
 FILE: Final = Path(__file__).parent / "dissertation.yml"
 
 
@@ -16,7 +17,7 @@ class _Part(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
-class ReferenceRun(_Part):
+class PublishedRun(_Part):
     """One row of tables 5.1 to 5.3."""
 
     table: str
@@ -70,33 +71,33 @@ class Contradiction(_Part):
     but: str
 
 
-class Reference(_Part):
+class Dissertation(_Part):
     """The dissertation's chapter 5."""
 
     title: str
     work: str
-    runs: list[ReferenceRun] = Field(min_length=1)
+    runs: list[PublishedRun] = Field(min_length=1)
     printed: Printed
     contradictions: list[Contradiction]
 
-    def run(self, stack: str, workers: int, epochs: int) -> ReferenceRun | None:
+    def run(self, stack: str, workers: int, epochs: int) -> PublishedRun | None:
         """Its run of a stack; None where it has none."""
         return next(
             (r for r in self.runs if (r.stack, r.workers, r.epochs) == (stack, workers, epochs)), None
         )
 
     def overhead(self, stack: str, workers: int, epochs: int = 20) -> float | None:
-        """A stack's time over DDP's; None where it measured one of them not."""
+        """A stack's time over DDP's; None where it did not measure both."""
         own, ddp = self.run(stack, workers, epochs), self.run("ddp", workers, epochs)
         return own.seconds / ddp.seconds if own and ddp else None
 
     def speed_up(self, stack: str, workers: int, epochs: int = 20) -> float | None:
-        """One worker's time over that of `workers`; None where it measured one of them not."""
+        """One worker's time over that of `workers`; None where it did not measure both."""
         one, more = self.run(stack, 1, epochs), self.run(stack, workers, epochs)
         return one.seconds / more.seconds if one and more else None
 
 
 @cache
-def dissertation() -> Reference:
+def dissertation() -> Dissertation:
     """The dissertation's figures."""
-    return Reference.model_validate(yaml.safe_load(FILE.read_text(encoding="utf-8")))
+    return Dissertation.model_validate(yaml.safe_load(FILE.read_text(encoding="utf-8")))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from experiments.analysis.pairing import paired_by_seed, time_ratio
 from experiments.analysis.statistics import Estimate, Ratio, estimate
@@ -17,11 +16,10 @@ from experiments.campaign.plan import PlannedRun
 from experiments.campaign.stacks import About, read_about
 from experiments.matrix.references import Reference, references_in
 from experiments.records.record import Record
-from experiments.util.words import counted
 from training.spec import PHASES
 
 PREPARING: Final = "preparing"  # beside the phases: what runs that begin with texts took to tokenise them
-STATUS_WORDS: Final = {"failed": "failed", "interrupted": "was interrupted"}
+USUAL_AXES: Final = ("stack", "workers", "epochs", "seed")  # those that every matrix has
 Z_95: Final = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 
@@ -47,11 +45,22 @@ class Cell:
     records: list[Record]  # those that count
     train_s: Estimate | None
     total_s: Estimate | None
+    around_training_s: Estimate | None  # total_s less train_s
     accuracy: Accuracy | None
     phases: dict[str, float] | None  # means; with PREPARING, where the runs made their tokens
     overhead_train: Ratio | None  # train_s over the baseline stack's, by pairs of the same seed
     overhead_total: Ratio | None
     speed_up: Ratio | None  # one worker's train_s over this, on the same stack, by pairs of the same seed
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its values of the matrix's other axes."""
+        return {name: value for name, value in self.axes.items() if name not in USUAL_AXES}
+
+    @property
+    def epochs(self) -> int:
+        """Of each run."""
+        return int(self.axes["epochs"])
 
     @property
     def efficiency(self) -> Estimate | None:
@@ -67,8 +76,11 @@ class Cell:
 class SameWork:
     """One work that more than one stack has done with equal threads (their number changes the last bits)."""
 
-    name: str
-    digests: dict[str, list[str]]  # by stack
+    workers: int
+    epochs: int
+    seed: int
+    work_digest: str
+    digests: dict[str, list[str]]  # of the weights, by stack
 
     @property
     def equal(self) -> bool:
@@ -77,41 +89,40 @@ class SameWork:
 
 
 @dataclass(frozen=True)
+class MissingRun:
+    """A planned run without a result that counts."""
+
+    run: PlannedRun
+    reason: Literal["impossible", "not yet", "not ok", "others"]
+    """`others`: it is ok, but of those that it began with there is no result of the same moment."""
+    last: Record | None = None  # the newest attempt, where none is ok
+
+
+@dataclass(frozen=True)
 class Figures:
-    """Everything that a report shows."""
+    """What a campaign's records say cell by cell, and which of them count."""
 
     campaign: CampaignFile
     cells: list[Cell]
-    compared: list[SameWork]
-    alone: int  # works that only one stack has done
-    not_run: list[tuple[str, str]]  # run and reason
+    works: list[SameWork]
+    works_of_one_stack: int
+    not_run: list[MissingRun]
     attempts: list[Record]  # those that failed or were interrupted
     counting: list[Record]  # those of users who began at once among them, which are in no cell
     references: list[Reference]  # what the inventory says of cells, of this matrix or another
     about: About = field(default_factory=About)  # of its stacks and of provisioning
 
+    @property
+    def weights_differ(self) -> bool:
+        """Whether equal work ended with different weights, so that times can't be compared."""
+        return any(not work.equal for work in self.works)
 
-def value_text(value: Any) -> str:
-    """An axis's value as reports show it."""
-    if value is None:
-        return "none"
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-
-
-def setting_text(axes: Mapping[str, Any], without: str = "") -> str:
-    """An axis by axis description of a cell, but for its stack, workers, epochs and seed (and `without`)."""
-    usual = ("stack", "workers", "epochs", "seed", without)
-    return ", ".join(f"{name} {value_text(value)}" for name, value in axes.items() if name not in usual)
-
-
-def cell_fields(cell: Cell) -> dict[str, Any]:
-    """What every exported row of a cell says of it."""
-    return {
-        "stack": cell.stack,
-        "workers": cell.workers,
-        "epochs": cell.axes["epochs"],
-        "setting": setting_text(cell.axes),
-    }
+    @property
+    def same_steps(self) -> bool:
+        """Whether an epoch has as many steps in every run, whatever its number of workers."""
+        works = [record.specification.work for record in self.counting]
+        several = any(work.workers > 1 for work in works)
+        return several and len({work.steps_per_epoch for work in works}) == 1
 
 
 def half_width(accuracy: float, count: int) -> float:
@@ -130,16 +141,16 @@ def figures_of(campaign: Campaign) -> Figures:
     counting = {
         run.run_id: record for run in measured if (record := _newest_ok(records[run.run_id])) is not None
     }
-    compared, alone = _same_work(list(counting.values()))
+    works, of_one_stack = _same_work(list(counting.values()))
     return Figures(
         campaign=campaign.file,
         cells=_cells(campaign.file, counting),
-        compared=compared,
-        alone=alone,
+        works=works,
+        works_of_one_stack=of_one_stack,
         not_run=[
-            (run.run_id, reason)
+            missing
             for run in measured
-            if (reason := _why_absent(run, records[run.run_id]) or _why_not_whole(run, counting)) is not None
+            if (missing := _missing(run, records[run.run_id], counting)) is not None
         ],
         attempts=[record for run in plan for record in records[run.run_id] if not record.ok],
         counting=list(counting.values()),
@@ -152,21 +163,15 @@ def _newest_ok(records: Sequence[Record]) -> Record | None:
     return next((record for record in reversed(records) if record.ok), None)
 
 
-def _why_absent(run: PlannedRun, records: Sequence[Record]) -> str | None:
-    """Why a planned run has no figures; None if it has."""
+def _missing(run: PlannedRun, records: Sequence[Record], counting: Mapping[str, Record]) -> MissingRun | None:
+    """Why a planned run has no result that counts; None if it has one."""
     if not records:
-        return run.cannot_run or "Not run yet."
+        return MissingRun(run, "not yet" if run.cannot_run is None else "impossible")
     if _newest_ok(records) is None:
-        return f"No attempt is ok; the last one {STATUS_WORDS[records[-1].status]}: {records[-1].reason}"
+        return MissingRun(run, "not ok", records[-1])
+    if run.together and not same_occasion([counting.get(run_id) for run_id in run.together]):
+        return MissingRun(run, "others")
     return None
-
-
-def _why_not_whole(run: PlannedRun, counting: Mapping[str, Record]) -> str | None:
-    """Why a run that began with others does not count though it is ok; None where it counts."""
-    if not run.together or same_occasion([counting.get(run_id) for run_id in run.together]):
-        return None
-    others = " and ".join(run_id for run_id in run.together if run_id != run.run_id)
-    return f"It is ok, but of {others}, with which it began, there is no result of the same moment."
 
 
 def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
@@ -197,6 +202,9 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
                 records=records,
                 train_s=estimate(_times(records, "train_s")),
                 total_s=estimate(_times(records, "total_s")),
+                around_training_s=estimate(
+                    [each.total_s - each.train_s for each in records if each.total_s and each.train_s]
+                ),
                 accuracy=_accuracy(records),
                 phases=_phases(records),
                 overhead_train=time_ratio(paired_by_seed(records, base)),
@@ -270,20 +278,15 @@ def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int]:
     for record in records:
         conditions = record.specification.conditions
         works.setdefault((record.work_digest, conditions.threads, conditions.device), []).append(record)
-    compared, alone = [], 0
+    compared, of_one_stack = [], 0
     for found in works.values():
         digests: dict[str, list[str]] = {}
         for record in found:
             assert record.weights_digest is not None  # a record that counts has it
             digests.setdefault(record.specification.stack, []).append(record.weights_digest)
         if len(digests) > 1:
-            compared.append(SameWork(_work_name(found[0]), digests))
+            work = found[0].specification.work
+            compared.append(SameWork(work.workers, work.epochs, work.seed, found[0].work_digest, digests))
         else:
-            alone += 1
-    return compared, alone
-
-
-def _work_name(record: Record) -> str:
-    work = record.specification.work
-    workers = counted(work.workers, "worker")
-    return f"{workers}, {counted(work.epochs, 'epoch')}, seed {work.seed} ({record.work_digest[:8]})"
+            of_one_stack += 1
+    return compared, of_one_stack

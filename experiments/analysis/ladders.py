@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from experiments.analysis.figures import Figures
 from experiments.analysis.pairing import paired_by_seed
@@ -17,15 +17,17 @@ from experiments.analysis.statistics import (
     estimate,
     mean_difference,
 )
-from experiments.analysis.verdicts import ALPHA, MOSTLY, REPORT
+from experiments.analysis.verdicts import ALPHA
 from experiments.campaign.plan import PlannedRun
 from experiments.matrix.ladders import Ladder, Rung
 from experiments.records.record import Record
-from experiments.util.words import counted
 
 IN_TRAINING: Final = ("data", "forward", "backward", "exposed_sync", "optimiser", "evaluation", "checkpoint")
 """Phases that train_s consists of, besides what has no name."""
-NAMED: Final = 2  # phases that changed most
+MOST: Final = 2  # phases that changed most
+
+StepOutcome = Literal["costs", "saves", "open", "single"]
+"""`open`: no difference can be told; `single` is one pair."""
 
 
 @dataclass(frozen=True)
@@ -39,23 +41,27 @@ class Step:
     phases: list[tuple[str, float]]  # those that changed most, mean seconds
 
     @property
-    def corrected_p(self) -> float | None:
-        """By Holm, for all steps of the report; None with one pair."""
-        return self.seconds.p
+    def outcome(self) -> StepOutcome:
+        """What the change shows, by a p that is corrected for all steps of the report."""
+        if self.seconds.p is None:
+            return "single"
+        if self.seconds.p >= ALPHA:
+            return "open"
+        return "costs" if self.seconds.mean > 0 else "saves"
 
     @property
     def certain(self) -> bool:
         """Whether a difference may be claimed."""
-        return self.corrected_p is not None and self.corrected_p < ALPHA
+        return self.outcome in ("costs", "saves")
 
-    @property
-    def verdict(self) -> str:
-        """What may be said, and no more."""
-        if self.corrected_p is None or self.seconds.visible is None:
-            return REPORT.single
-        if not self.certain:
-            return f"can't tell: only about {self.seconds.visible:.2f} s or more would have shown {MOSTLY}"
-        return "costs time" if self.seconds.mean > 0 else "saves time"
+
+@dataclass(frozen=True)
+class SkippedRung:
+    """A rung that is not shown."""
+
+    label: str
+    reason: Literal["no such run", "impossible", "not yet", "same run", "no common seed"]
+    detail: str = ""  # why the runs are impossible, or the label of the rung that has the same runs
 
 
 @dataclass(frozen=True)
@@ -63,20 +69,12 @@ class Waterfall:
     """One ladder for runs that are otherwise alike."""
 
     ladder: str
-    about: dict[str, Any]  # the axes that its runs have in common
+    axes: dict[str, Any]  # what its runs have in common
     rungs: list[tuple[str, Estimate]]  # label and train_s of those that were measured
     steps: list[Step]
     whole: Step | None  # from the first to the last, where there are several steps
-    left_out: list[tuple[str, str]]  # label and why, a sentence
+    skipped: list[SkippedRung]
     complete: bool  # whether the ladder's own first and last rungs are the first and last that were measured
-
-    @property
-    def name(self) -> str:
-        """The ladder, and what its runs have in common."""
-        workers, epochs = self.about["workers"], self.about["epochs"]
-        parts = [counted(workers, "worker"), counted(epochs, "epoch")]
-        rest = (f"{axis} {value}" for axis, value in self.about.items() if axis not in ("workers", "epochs"))
-        return f"{self.ladder}: {', '.join([*parts, *rest])}"
 
     @property
     def every_step(self) -> list[Step]:
@@ -118,14 +116,14 @@ def _of_ladder(
                     groups.setdefault(key, {}).setdefault(number, []).append(run)
                     axes_of.setdefault(key, axes)
     # Runs that stand on one rung only are another ladder's.
-    kept = {key: rungs for key, rungs in groups.items() if len(rungs) > 1}
-    varying = _varying([dict(key) for key in kept])
-    for key, rungs in kept.items():
-        axes = axes_of[key]
-        about = {name: axes[name] for name, _ in key if name in varying or name in ("workers", "epochs")}
+    several = {key: rungs for key, rungs in groups.items() if len(rungs) > 1}
+    varying = _varying([dict(key) for key in several])
+    for key, rungs in several.items():
+        first = axes_of[key]
+        common = [name for name, _ in key if name in varying]
         # Where a ladder's own rungs tell workers or epochs apart, the first one's are shown.
-        about = {name: axes[name] for name in ("workers", "epochs")} | about
-        yield _waterfall(ladder, about, rungs, counting)
+        axes = {name: first[name] for name in ("workers", "epochs", *common)}
+        yield _waterfall(ladder, axes, rungs, counting)
 
 
 def _varying(keys: list[dict[str, str]]) -> set[str]:
@@ -133,15 +131,15 @@ def _varying(keys: list[dict[str, str]]) -> set[str]:
 
 
 def _waterfall(
-    ladder: Ladder, about: dict[str, Any], rungs: dict[int, list[PlannedRun]], counting: dict[str, Record]
+    ladder: Ladder, axes: dict[str, Any], rungs: dict[int, list[PlannedRun]], counting: dict[str, Record]
 ) -> Waterfall:
     measured: list[tuple[Rung, list[Record]]] = []
-    left_out = []
+    skipped = []
     for number, rung in enumerate(ladder.rungs):
         runs = rungs.get(number, [])
         records = [counting[run.run_id] for run in runs if run.run_id in counting]
-        if reason := _why_left_out(runs, records, measured):
-            left_out.append((rung.label, reason))
+        if (reason := _skipped(rung, runs, records, measured)) is not None:
+            skipped.append(reason)
         else:
             measured.append((rung, records))
     steps = [
@@ -156,11 +154,11 @@ def _waterfall(
     ]
     return Waterfall(
         ladder=ladder.name,
-        about=about,
+        axes=axes,
         rungs=[(label, found) for label, found in times if found is not None],
         steps=steps,
         whole=whole,
-        left_out=left_out,
+        skipped=skipped,
         complete=_is_complete(ladder, rungs, counting, measured),
     )
 
@@ -180,19 +178,20 @@ def _is_complete(
     )
 
 
-def _why_left_out(
-    runs: list[PlannedRun], records: list[Record], measured: list[tuple[Rung, list[Record]]]
-) -> str | None:
-    """Why a rung is not shown, a sentence; None if it is."""
+def _skipped(
+    rung: Rung, runs: list[PlannedRun], records: list[Record], measured: list[tuple[Rung, list[Record]]]
+) -> SkippedRung | None:
+    """Why a rung is not shown; None if it is."""
     if not runs:
-        return "The matrix has no such run."
+        return SkippedRung(rung.label, "no such run")
     if not records:
-        return next((run.cannot_run for run in runs if run.cannot_run), "No run of it is ok yet.")
-    for rung, others in measured:
+        impossible = next((run.cannot_run for run in runs if run.cannot_run), None)
+        return SkippedRung(rung.label, "impossible" if impossible else "not yet", impossible or "")
+    for other, others in measured:
         if {record.run_id for record in records} == {record.run_id for record in others}:
-            return f'On this cluster it is the same run as "{rung.label}".'
+            return SkippedRung(rung.label, "same run", other.label)
     if measured and not paired_by_seed(measured[-1][1], records):
-        return "It has no run with a seed that the rung before has, too."
+        return SkippedRung(rung.label, "no common seed")
     return None
 
 
@@ -227,7 +226,7 @@ def _changed_most(pairs: list[tuple[Record, Record]]) -> list[tuple[str, float]]
     means = [
         (name, fmean(upper[name] - lower[name] for upper, lower in split)) for name in (*IN_TRAINING, "other")
     ]
-    return sorted(means, key=lambda each: -abs(each[1]))[:NAMED]
+    return sorted(means, key=lambda each: -abs(each[1]))[:MOST]
 
 
 def _phases(record: Record) -> dict[str, float]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from experiments.analysis.figures import Cell, cell_fields
+from experiments.analysis.figures import Cell
 from experiments.analysis.statistics import Estimate, estimate
 from experiments.records.rank_use import RankUse
 from experiments.records.record import Rank, Record
@@ -20,7 +20,7 @@ GRADIENT_BYTES: Final = {
 
 
 @dataclass(frozen=True)
-class Used:
+class CellUse:
     """What the runs of a cell used, by quantity; None where no run tells."""
 
     cell: Cell
@@ -28,27 +28,15 @@ class Used:
     found: dict[str, Estimate | None]
 
 
-def usage(cells: Sequence[Cell]) -> list[Used]:
+def resource_use(cells: Sequence[Cell]) -> list[CellUse]:
     """What the runs of each cell used; cells of which no record says anything are left out."""
     found = []
     for cell in cells:
         telling = [record for record in cell.records if any(rank.use for rank in record.ranks)]
         if telling:
             quantities = {name: estimate(_values(telling, of)) for name, of in QUANTITIES.items()}
-            found.append(Used(cell, len(telling), quantities))
+            found.append(CellUse(cell, len(telling), quantities))
     return found
-
-
-def usage_rows(cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    """Every quantity as a row of the exported figures."""
-    return [
-        {"section": "usage", "quantity": name, "value": value.mean, "sd": value.sd}
-        | {"low": value.low, "high": value.high, "runs": value.n}
-        | cell_fields(each.cell)
-        for each in usage(cells)
-        for name, value in each.found.items()
-        if value is not None
-    ]
 
 
 def ring_bytes(parameters: int, ranks: int, width: int = 4) -> float:
@@ -67,8 +55,8 @@ def _of_ranks(
 
     def of(record: Record) -> float | None:
         values = [pick(rank.use) if rank.use else None for rank in record.ranks]
-        told = [value for value in values if value is not None]
-        return sum_up(told) if told and len(told) == len(values) else None
+        known = [value for value in values if value is not None]
+        return sum_up(known) if known and len(known) == len(values) else None
 
     return of
 
@@ -144,8 +132,8 @@ def _stolen_share(use: RankUse) -> float | None:
 
 
 def _gpu_j(record: Record) -> float | None:
-    told = [rank.gpu.energy_j for rank in record.ranks if rank.gpu and rank.gpu.energy_j is not None]
-    return sum(told) if told and len(told) == len(record.ranks) else None
+    known = [rank.gpu.energy_j for rank in record.ranks if rank.gpu and rank.gpu.energy_j is not None]
+    return sum(known) if known and len(known) == len(record.ranks) else None
 
 
 def _mb(count: int | None) -> float | None:

@@ -187,11 +187,11 @@ def split(blocks: Mapping[int, Sequence[tuple[float, float]]]) -> Split | None:
     if len(lengths) < 2:
         return None
     whole = [block for block in blocks.values() if {steps for steps, _ in block} == lengths]
-    kept = whole if len(whole) > 1 else [points]
-    lines = [linear_regression(*zip(*block, strict=True)) for block in kept]
+    used = whole if len(whole) > 1 else [points]
+    lines = [linear_regression(*zip(*block, strict=True)) for block in used]
     fixed, step = estimate([line.intercept for line in lines]), estimate([line.slope for line in lines])
     assert fixed is not None and step is not None  # there is a line
-    return Split(fixed.mean, _half(fixed), step.mean, _half(step), sum(len(block) for block in kept))
+    return Split(fixed.mean, _half(fixed), step.mean, _half(step), sum(len(block) for block in used))
 
 
 def _half(found: Estimate) -> float | None:

@@ -6,13 +6,13 @@ differs between a run that is alone and one that begins with others, and is left
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 from statistics import fmean
 from typing import Any
 
-from experiments.analysis.figures import Cell, Figures, setting_text
+from experiments.analysis.figures import Cell, Figures
 from experiments.campaign.concurrent import same_occasion
 from experiments.records.record import Launch, Record
 
@@ -35,7 +35,7 @@ class User:
 
     @property
     def took_s(self) -> float:
-        """Seconds from submission to the stack's word that it has ended."""
+        """Seconds from submission to the stack's report that it has ended."""
         launch = launch_of(self.record)
         return launch.ended - launch.started
 
@@ -68,7 +68,7 @@ class User:
 
 
 @dataclass(frozen=True)
-class AtOnce:
+class Occasion:
     """One occasion on which users began at the same moment."""
 
     cell: Cell  # of the same runs, alone
@@ -127,14 +127,15 @@ def waited_s(record: Record) -> float:
     return phases["queue"] + phases["launch"]
 
 
-def occasions(figures: Figures) -> list[AtOnce]:
-    """Every occasion of which all runs are ok, where there are runs of the same cell that were made alone."""
+def occasions(figures: Figures) -> tuple[list[Occasion], int]:
+    """Every occasion of which all runs are ok, and the number of those without a run of the cell alone."""
     cells = {repr(cell.axes): cell for cell in figures.cells}
-    found = []
+    found, unmatched = [], 0
     for axes, records in _whole(figures):
         cell = cells.get(repr(axes))
         alone = [record for record in cell.records if record.together is None] if cell else []
         if cell is None or not alone:
+            unmatched += 1
             continue
         launches = [launch_of(record) for record in alone]
         means = Alone(
@@ -142,13 +143,8 @@ def occasions(figures: Figures) -> list[AtOnce]:
             waited_s=fmean(waited_s(record) for record in alone),
             runs=len(alone),
         )
-        found.append(AtOnce(cell, [User(record, means) for record in records]))
-    return found
-
-
-def left_out(figures: Figures) -> int:
-    """How many whole occasions can't be held against anything: no such run was made alone."""
-    return sum(1 for _ in _whole(figures)) - len(occasions(figures))
+        found.append(Occasion(cell, [User(record, means) for record in records]))
+    return found, unmatched
 
 
 def _whole(figures: Figures) -> Iterator[tuple[dict[str, Any], list[Record]]]:
@@ -160,41 +156,3 @@ def _whole(figures: Figures) -> Iterator[tuple[dict[str, Any], list[Record]]]:
         if same_occasion(records):
             axes = {name: value for name, value in run.axes.items() if name != "seed"}
             yield axes, [record for record in records if record is not None]
-
-
-def users_rows(found: Sequence[AtOnce]) -> list[dict[str, Any]]:
-    """Every figure of the occasions as a row of the exported figures."""
-    rows: list[dict[str, Any]] = []
-    for each in found:
-        about = {"section": "users", "stack": each.cell.stack, "workers": each.cell.workers}
-        about |= {"epochs": each.cell.axes["epochs"]}
-        seeds = ", ".join(str(user.seed) for user in each.users)
-        for user in each.users:
-            setting = _setting(each.cell, f"seed {user.seed} of {seeds}")
-            quantities = {
-                "took_s": (user.took_s, 1),
-                "took_s alone": (user.alone.took_s, user.alone.runs),
-                "waited_s": (user.waited_s, 1),
-                "waited_s alone": (user.alone.waited_s, user.alone.runs),
-                "slowdown": (user.slowdown, 1),
-            }
-            rows += _rows(about | {"setting": setting}, quantities)
-        runs = len(each.users)
-        whole = {
-            "fairness": (each.fairness, runs),
-            "makespan_s": (each.makespan_s, runs),
-            "in turn, alone": (each.in_turn_s, runs),
-            "overlap_s": (each.overlap_s, runs),
-        }
-        rows += _rows(about | {"setting": _setting(each.cell, f"seeds {seeds}")}, whole)
-    return rows
-
-
-def _rows(about: dict[str, Any], quantities: dict[str, tuple[float, int]]) -> list[dict[str, Any]]:
-    return [
-        about | {"quantity": name, "value": value, "runs": runs} for name, (value, runs) in quantities.items()
-    ]
-
-
-def _setting(cell: Cell, text: str) -> str:
-    return ", ".join(filter(None, (setting_text(cell.axes), text)))

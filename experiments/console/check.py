@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-from experiments.analysis.figures import figures_of
+from experiments.analysis.figures import Figures, figures_of
+from experiments.analysis.references import ReferenceCheck, check_references
+from experiments.campaign.attempt import Attempt
 from experiments.campaign.campaign import FILE, PLOTS, Campaign, campaigns, open_campaign
 from experiments.records.record import RECORD, Record, read_record
-from experiments.report.sections.references import Judged, judge
+from experiments.report.names import missing_reason, work_name
 from experiments.util.errors import UserError
 from experiments.util.files import file_sha256
 
@@ -31,42 +34,40 @@ def find_campaigns(path: Path) -> list[Path]:
     return found
 
 
-def faults_of(folder: Path) -> Iterator[str]:
-    """Everything that is wrong with the campaign in `folder`, a sentence each."""
+@dataclass(frozen=True)
+class CampaignCheck:
+    """What is wrong with a campaign, a sentence each, and what the references say of its figures."""
+
+    faults: list[str]
+    references: ReferenceCheck | None  # None where the figures can't be had, which is a fault
+
+
+def check_campaign(folder: Path) -> CampaignCheck:
+    """Looks at everything that the campaign in `folder` holds."""
     try:
         campaign = open_campaign(folder)
     except UserError as error:
-        yield str(error)
-        return
-    yield from _campaign_faults(campaign)
+        return CampaignCheck([str(error)], None)
+    faults = list(_campaign_faults(campaign))
     readable = True
-    for run in campaign.file.plan:
-        for attempt in campaign.attempts(run.run_id):
-            if not attempt.recorded:
-                # Else its controller is alive and will record it.
-                why = "; the next `run` records it as interrupted" if attempt.abandoned else ": it is running"
-                yield f"{attempt.folder} has no record{why}."
-                continue
-            try:
-                record = read_record(attempt.folder / RECORD)
-            except UserError as error:
-                readable = False
-                yield str(error)
-                continue
-            yield from _record_faults(campaign, record, attempt.outputs)
-    if readable:
+    for attempt in (each for run in campaign.file.plan for each in campaign.attempts(run.run_id)):
         try:
-            yield from _completeness_faults(campaign)
+            faults += _attempt_faults(campaign, attempt)
         except UserError as error:
-            yield str(error)
-
-
-def judged_or_none(folder: Path) -> Judged | None:
-    """What the references say of the campaign in `folder`; None where it can't be read, which is a fault."""
+            faults.append(str(error))
+            readable = False
+    if not readable:
+        return CampaignCheck(faults, None)
     try:
-        return judge(figures_of(open_campaign(folder)))
-    except UserError:
-        return None
+        figures = figures_of(campaign)
+    except UserError as error:
+        return CampaignCheck([*faults, str(error)], None)
+    return CampaignCheck([*faults, *_completeness_faults(campaign, figures)], check_references(figures))
+
+
+def faults_of(folder: Path) -> list[str]:
+    """Everything that is wrong with the campaign in `folder`, a sentence each."""
+    return check_campaign(folder).faults
 
 
 def _campaign_faults(campaign: Campaign) -> Iterator[str]:
@@ -86,6 +87,15 @@ def _campaign_faults(campaign: Campaign) -> Iterator[str]:
             yield f"{folder} belongs to no planned run."
 
 
+def _attempt_faults(campaign: Campaign, attempt: Attempt) -> list[str]:
+    if attempt.recorded:
+        record = read_record(attempt.folder / RECORD)
+        return list(_record_faults(campaign, record, attempt.outputs))
+    # Else its controller is alive and will record it.
+    why = "; the next `run` records it as interrupted" if attempt.abandoned else ": it is running"
+    return [f"{attempt.folder} has no record{why}."]
+
+
 def _record_faults(campaign: Campaign, record: Record, outputs: Path) -> Iterator[str]:
     place = outputs.parent / RECORD
     if record.code_digest != campaign.file.identity.code:
@@ -102,16 +112,15 @@ def _record_faults(campaign: Campaign, record: Record, outputs: Path) -> Iterato
             yield f"{path} was changed after the run (its digest differs from the record's)."
 
 
-def _completeness_faults(campaign: Campaign) -> Iterator[str]:
-    figures = figures_of(campaign)
-    impossible = {run.run_id for run in campaign.file.plan if run.cannot_run is not None}
-    for run_id, reason in figures.not_run:
-        if run_id not in impossible:
-            yield f"{campaign.folder / run_id}: no result. {reason}"
-    for work in figures.compared:
+def _completeness_faults(campaign: Campaign, figures: Figures) -> Iterator[str]:
+    for missing in figures.not_run:
+        if missing.run.cannot_run is None:
+            yield f"{campaign.folder / missing.run.run_id}: no result. {missing_reason(missing)}"
+    for work in figures.works:
         if not work.equal:
             shown = "; ".join(
                 f"{stack}: {', '.join(each[:8] for each in digests)}"
                 for stack, digests in work.digests.items()
             )
-            yield f"{campaign.folder}: the same work, {work.name}, ended with different weights ({shown})."
+            name = work_name(work)
+            yield f"{campaign.folder}: the same work, {name}, ended with different weights ({shown})."

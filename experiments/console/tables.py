@@ -8,6 +8,7 @@ from experiments.campaign.plan import PlannedRun
 from experiments.cluster.progress import duration
 from experiments.matrix.words import model_text
 from experiments.records.record import Record
+from experiments.report.formats import GROUPED, TENTHS, Format, number
 from experiments.util.screen import Screen
 from experiments.util.words import counted
 
@@ -41,7 +42,8 @@ def show_work(screen: Screen, campaign: Campaign) -> None:
     models = list(dict.fromkeys(model_text(run.specification.work) for run in plan))
     note = campaign.file.dataset.get("source", {}).get("note", "")
     screen.line(
-        f"Data: {data.source}, {data.train:,} to train and {data.validation:,} to validate. {note}".strip()
+        f"Data: {data.source}, {number(data.train, GROUPED)} to train and "
+        f"{number(data.validation, GROUPED)} to validate. {note}".strip()
     )
     screen.line(f"Model: {'; '.join(models)}.")
 
@@ -53,15 +55,6 @@ def show_campaign(screen: Screen, campaign: Campaign) -> None:
     columns = ["run", "status", "train s", "total s", "accuracy", "weights", ""]
     screen.table(f"Campaign {campaign.file.name} of {campaign.file.matrix}", columns, rows, status_column=1)
     screen.line(f"Records: {campaign.folder}")
-
-
-def show_references(screen: Screen, campaign: Campaign) -> int:
-    """Which figures left the bands that the inventory gives them; the exit status, 1 or 0."""
-    # Figures need statistics, which take a second to load: a run starts without them.
-    from experiments.analysis.figures import figures_of
-    from experiments.report.sections.references import judge, show_bands
-
-    return show_bands(screen, judge(figures_of(campaign)))
 
 
 class CampaignTables:
@@ -80,7 +73,12 @@ class CampaignTables:
 
     def judges(self, campaign: Campaign) -> int:
         """Shows which figures left their bands; the exit status, 1 or 0."""
-        return show_references(self._screen, campaign)
+        # Figures need statistics, which take a second to load: a run starts without them.
+        from experiments.analysis.figures import figures_of
+        from experiments.analysis.references import check_references
+        from experiments.console.references import show_references
+
+        return show_references(self._screen, check_references(figures_of(campaign)))
 
 
 def _row(campaign: Campaign, run: PlannedRun) -> list[str]:
@@ -100,10 +98,10 @@ def _row(campaign: Campaign, run: PlannedRun) -> list[str]:
 
 
 def _seconds(seconds: float | None) -> str:
-    return "" if seconds is None else f"{seconds:.1f}"
+    return "" if seconds is None else number(seconds, TENTHS)
 
 
 def _accuracy(record: Record) -> str:
     if record.validation_correct is None or not record.validation_count:
         return ""
-    return f"{record.validation_correct / record.validation_count:.3f}"
+    return number(record.validation_correct / record.validation_count, Format(3))

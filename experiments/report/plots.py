@@ -8,10 +8,11 @@ from statistics import fmean
 from textwrap import fill
 from typing import Any, Final
 
-from experiments.analysis.dissertation import Reference
-from experiments.analysis.figures import Cell, Figures, phase_names, setting_text
-from experiments.analysis.ladders import Waterfall
-from experiments.report.sections.dissertation import SHORT, main_length
+from experiments.analysis.analysis import Analysis
+from experiments.analysis.dissertation import SHORT, Dissertation
+from experiments.analysis.dissertation_figures import main_length
+from experiments.analysis.figures import Cell, phase_names
+from experiments.report.names import setting_text
 from experiments.report.sections.ladders import draw_waterfalls
 from experiments.util.words import counted
 
@@ -34,18 +35,16 @@ DARK: Final = """
 """Where a reader wants it dark, an SVG changes black and white for the page's colours; hues stay."""
 
 
-def plots_of(
-    figures: Figures, reference: Reference, waterfalls: Sequence[Waterfall] = ()
-) -> dict[str, bytes]:
+def plots_of(analysis: Analysis) -> dict[str, bytes]:
     """Every plot that there are figures for, by file name."""
-    cells = [cell for cell in figures.cells if cell.train_s is not None]
+    cells = [cell for cell in analysis.figures.cells if cell.train_s is not None]
     drawn: dict[str, Callable[[Any], None]] = {}
     if cells:
-        drawn["times"] = lambda figure: _times(figure, cells, reference)
+        drawn["times"] = lambda figure: _times(figure, cells, analysis.dissertation)
         drawn["phases"] = lambda figure: _phases(figure, cells)
     if any(len(record.epochs) > 1 for cell in cells for record in cell.records):
         drawn["curves"] = lambda figure: _curves(figure, cells)
-    if whole := [each for each in waterfalls if each.steps]:
+    if whole := [each for each in analysis.waterfalls if each.steps]:
         drawn["why"] = lambda figure: draw_waterfalls(figure, whole)
     return {name: data for kind, draw in drawn.items() for name, data in _render(kind, draw).items()}
 
@@ -78,11 +77,11 @@ def _with_dark_colours(svg: bytes) -> bytes:
     return head + DARK.encode() + end + rest
 
 
-def _times(figure: Any, cells: Sequence[Cell], reference: Reference) -> None:
+def _times(figure: Any, cells: Sequence[Cell], reference: Dissertation) -> None:
     """Figure 5.1: training time by stack and number of workers, here and in the dissertation."""
     here, there = figure.subplots(1, 2)
-    length = main_length({int(cell.axes["epochs"]) for cell in cells})
-    chosen = [cell for cell in cells if int(cell.axes["epochs"]) == length]
+    length = main_length({cell.epochs for cell in cells})
+    chosen = [cell for cell in cells if cell.epochs == length]
     chosen, setting = _first_settings(chosen)
     stacks = list(dict.fromkeys(cell.stack for cell in chosen))
     workers = sorted({cell.workers for cell in chosen})
@@ -154,18 +153,18 @@ def _first_settings(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
     """For each number of workers the cells with its first setting, and a line that says so if others lack."""
     first: dict[int, str] = {}
     for cell in cells:
-        first.setdefault(cell.workers, setting_text(cell.axes))
-    kept = [cell for cell in cells if setting_text(cell.axes) == first[cell.workers]]
-    if len(kept) == len(cells):
-        return kept, ""
+        first.setdefault(cell.workers, setting_text(cell.settings))
+    shown = [cell for cell in cells if setting_text(cell.settings) == first[cell.workers]]
+    if len(shown) == len(cells):
+        return shown, ""
     names = [name for name, value in cells[0].axes.items() if any(each.axes[name] != value for each in cells)]
-    told = {setting_text({name: cell.axes[name] for name in names}) for cell in kept}
-    only = told.pop() if len(told) == 1 else "the first setting of each number of workers"
-    return kept, f"\n{fill(f'only {only}', WIDTH)}"
+    settings = {setting_text({name: cell.axes[name] for name in names}) for cell in shown}
+    only = settings.pop() if len(settings) == 1 else "the first setting of each number of workers"
+    return shown, f"\n{fill(f'only {only}', WIDTH)}"
 
 
 def _phases(figure: Any, cells: Sequence[Cell]) -> None:
-    """Where the time of every cell goes."""
+    """Where the time of every cell goes, and the whole of each of its runs as a dot."""
     shown = [cell for cell in cells if cell.phases is not None]
     figure.set_figheight(max(figure.get_figheight(), 1.5 + INCHES_A_BAR * len(shown)))
     axes = figure.subplots()
@@ -182,6 +181,10 @@ def _phases(figure: Any, cells: Sequence[Cell]) -> None:
             label=phase.replace("_", " "),
         )
         left = [before + more for before, more in zip(left, seconds, strict=True)]
+    several = [(at, cell.records) for at, cell in enumerate(shown) if len(cell.records) > 1]
+    dots = [(each.total_s, at) for at, records in several for each in records if each.total_s is not None]
+    if dots:
+        axes.scatter(*zip(*dots, strict=True), s=DOT, color="#ffffff", edgecolors="#000000", zorder=3)
     axes.set_yticks(range(len(shown)), [_label(cell, shown) for cell in shown])
     axes.invert_yaxis()
     axes.set_xlabel("seconds of the slowest rank, mean")
@@ -197,15 +200,15 @@ def _curves(figure: Any, cells: Sequence[Cell]) -> None:
         # Equal work gives equal curves: what lies below is broader, so that it is seen.
         below = len(stacks) - 1 - stacks.index(cell.stack)
         for axes, name in ((losses, "train_loss"), (accuracies, "validation_accuracy")):
-            told: dict[int, list[float]] = {}
+            by_epoch: dict[int, list[float]] = {}
             for record in cell.records:
                 for epoch in record.epochs:
                     value = getattr(epoch, name)
                     if value is not None:
-                        told.setdefault(epoch.epoch, []).append(value)
+                        by_epoch.setdefault(epoch.epoch, []).append(value)
             axes.plot(
-                list(told),
-                [fmean(values) for values in told.values()],
+                list(by_epoch),
+                [fmean(values) for values in by_epoch.values()],
                 color=COLOURS[at % len(COLOURS)],
                 linestyle=("-", "--", ":", "-.")[at % 4],
                 marker="os^v"[at % 4],

@@ -5,47 +5,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from experiments.analysis.comparisons import Compared
+from experiments.analysis.analysis import Analysis
+from experiments.analysis.comparisons import StackComparison
 from experiments.analysis.figures import Cell, Figures
-from experiments.analysis.ladders import Waterfall
 from experiments.analysis.statistics import MARGIN, Ratio
-from experiments.analysis.verdicts import outcome
-from experiments.report.cell_names import by_length, envelope, listed, named, scaled
+from experiments.report.formats import PERCENT, RATIO, interval, number, quantity, span
+from experiments.report.names import by_length, cells_name, envelope, listed, stack_name
 from experiments.report.sections.findings import setting_sentences, step_sentences
-from experiments.report.sections.settings import Setting
+from experiments.report.sections.references import references_conclusion
+from experiments.report.sections.users import company_sentences
 from experiments.util.words import counted
 
 NOT_OF_TIMES: Final = "So nothing is said of their times against one another."
 
 
-def conclusions(
-    figures: Figures, compared: list[Compared], ladders: Sequence[Waterfall], found: Sequence[Setting]
-) -> list[str]:
-    """What follows the sentence on equal weights: the stacks' times, what more workers bring, what lacks.
+def conclusions(analysis: Analysis) -> list[str]:
+    """What follows the sentence on equal weights: the stacks' times, what more workers bring, what lacks."""
+    return [
+        *company_sentences(analysis.figures, analysis.unmatched_occasions),
+        *_of_times(analysis),
+        *references_conclusion(analysis.references),
+    ]
+
+
+def _of_times(analysis: Analysis) -> list[str]:
+    """The stacks' times, what more workers bring, and what lacks.
 
     Where a matrix asks for something else, what its ladders or settings say stands first, and nothing is said
     of what it doesn't ask for. Where equal work ended with different weights, their times are not compared.
     """
+    figures, compared = analysis.figures, analysis.comparisons
     lacking, workers = _lacking(figures), _workers(figures)
-    if weights_differ(figures):
+    if figures.weights_differ:
         return [NOT_OF_TIMES, workers, *lacking]
-    asked = [*step_sentences(ladders), *setting_sentences(found)]
+    asked = [*step_sentences(analysis.waterfalls), *setting_sentences(analysis.settings)]
     times = _times(compared, figures.campaign.baseline)
     if not asked:
         return [times, workers, *lacking]
     scaled = any(cell.speed_up is not None for cell in figures.cells)
-    return [*asked, *([times] if compared and not ladders else []), *([workers] if scaled else []), *lacking]
-
-
-def weights_differ(figures: Figures) -> bool:
-    """Whether equal work ended with different weights, so that times can't be compared."""
-    return any(not work.equal for work in figures.compared)
+    asked += [times] if compared and not analysis.waterfalls else []
+    asked += [workers] if scaled else []
+    return [*asked, *lacking]
 
 
 def weights_sentence(figures: Figures) -> str:
     """Whether equal work gave equal weights on all stacks."""
-    compared = len(figures.compared)
-    differing = sum(not work.equal for work in figures.compared)
+    compared = len(figures.works)
+    differing = sum(not work.equal for work in figures.works)
     if not compared:
         return "No work has been finished on more than one stack, so there are no weights to compare."
     if differing:
@@ -57,51 +63,50 @@ def weights_sentence(figures: Figures) -> str:
         "Equal work gave equal weights, to the last bit, on all stacks that did it "
         f"({counted(compared, 'work')} compared)."
     )
-    if figures.alone:
-        were = "was" if figures.alone == 1 else "were"
-        text += f" {counted(figures.alone, 'other work')} {were} finished on one stack only."
+    if alone := figures.works_of_one_stack:
+        were = "was" if alone == 1 else "were"
+        text += f" {counted(alone, 'other work')} {were} finished on one stack only."
     return text
 
 
-def _times(compared: list[Compared], baseline: str) -> str:
+def _times(compared: list[StackComparison], baseline: str) -> str:
     if not compared:
         return f"No stack has runs that could be paired with {baseline}'s: nothing is said of their cost."
-    certain = [each for each in compared if each.corrected_p is not None]
+    certain = [each for each in compared if each.outcome != "single"]
     if not certain:
         return (
             f"Each comparison with {baseline} rests on a single pair of runs: no difference in training time "
             "is claimed."
         )
     cells = [each.cell for each in certain]
-    told = [
+    sentences = [
         _against(group, cells, len(certain))
         for alike in by_length(certain, lambda each: each.cell)
         for group in ([alike] if all(map(_plainly_unknown, alike)) else [[each] for each in alike])
     ]
-    pairs = span_text([each.ratio.n for each in certain])
-    said = f"Training, against {baseline}: {'; '.join(told)}, from {pairs} pairs of runs each."
+    pairs = span([each.ratio.n for each in certain])
+    said = f"Training, against {baseline}: {'; '.join(sentences)}, from {pairs} pairs of runs each."
     single = len(compared) - len(certain)
     return f"{said} {counted(single, 'more comparison')} with a single pair can't tell." if single else said
 
 
-def _against(group: Sequence[Compared], among: Sequence[Cell], number: int) -> str:
+def _against(group: Sequence[StackComparison], among: Sequence[Cell], comparisons: int) -> str:
     """What one comparison says, or those of several lengths that can't be told from the baseline."""
-    name = named([each.cell for each in group], among)
+    name = cells_name([each.cell for each in group], among)
     low, high = envelope([each.ratio for each in group])
-    shown = outcome(group[0].ratio, group[0].corrected_p)
-    if shown in ("longer", "shorter"):
-        return f"{name} takes {low:.2f} to {high:.2f} times as long"
-    if shown == "same":
-        return f"{name} takes the same time within {MARGIN * 100:.0f} %"
-    why = "" if low <= 1 <= high else f"; not significant among {number} comparisons"
-    return f"{name} can't be told from it ({low:.2f} to {high:.2f} times{why})"
+    times = f"{interval(low, high, RATIO)} times"
+    if group[0].outcome in ("longer", "shorter"):
+        return f"{name} takes {times} as long"
+    if group[0].outcome == "same":
+        return f"{name} takes the same time within {quantity(MARGIN, PERCENT)}"
+    significance = "" if low <= 1 <= high else f"; not significant among {comparisons} comparisons"
+    return f"{name} can't be told from it ({times}{significance})"
 
 
-def _plainly_unknown(each: Compared) -> bool:
+def _plainly_unknown(each: StackComparison) -> bool:
     """Whether it can't be told from the baseline, and its own interval says so already."""
-    known = outcome(each.ratio, each.corrected_p) in ("longer", "shorter", "same")
     low, high = envelope([each.ratio])
-    return not known and low <= 1 <= high
+    return each.outcome == "open" and low <= 1 <= high
 
 
 def _lacking(figures: Figures) -> list[str]:
@@ -125,34 +130,34 @@ def _workers(figures: Figures) -> str:
     cells = [(cell, cell.speed_up) for cell in figures.cells if cell.speed_up is not None]
     if not cells:
         return "No stack has been run with one worker and with more, so nothing is said of scaling."
-    told = [
+    sentences = [
         _speed_up(group, [each for each, _ in cells])
         for alike in by_length(cells, lambda each: each[0])
         for group in ([alike] if _say_alike([each for _, each in alike]) else [[each] for each in alike])
     ]
     pairs = [ratio.n for _, ratio in cells]
-    note = ", from single runs" if max(pairs) == 1 else f", from {span_text(pairs)} seeds each"
+    note = ", from single runs" if max(pairs) == 1 else f", from {span(pairs)} seeds each"
     problem = (
-        "on the same training problem, for the batch is shared"
-        if same_steps(figures)
-        else "with another training problem, for they take fewer steps"
+        "on the same training problem, because the batch is shared"
+        if figures.same_steps
+        else "with another training problem, because they take fewer steps"
     )
-    return f"{'; '.join(told)}{note}: {problem}."
+    return f"{'; '.join(sentences)}{note}: {problem}."
 
 
 def _speed_up(group: Sequence[tuple[Cell, Ratio]], among: Sequence[Cell]) -> str:
     """What more workers bring one stack: as an interval where there is one, of several lengths together."""
     found, workers = group[0][1], group[0][0].workers
-    on = scaled([each for each, _ in group], among)
+    on = stack_name([each for each, _ in group], among)
     than = f"as fast as one on {on}"
     if found.low is None or found.high is None:
-        share = f"{found.ratio / workers * 100:.0f} %"
-        return f"{workers} workers train {found.ratio:.2f} times {than} ({share})"
+        share = quantity(found.ratio / workers, PERCENT)
+        return f"{workers} workers train {number(found.ratio, RATIO)} times {than} ({share})"
     low, high = envelope([ratio for _, ratio in group])
-    times = f"{low:.2f} to {high:.2f} times"
+    times = f"{interval(low, high, RATIO)} times"
     if low <= 1 <= high:
         return f"{workers} workers can't be told from one on {on} ({times} as fast)"
-    share = f"{low / workers * 100:.0f} to {high / workers * 100:.0f} %"
+    share = interval(low / workers, high / workers, PERCENT)
     return f"{workers} workers train {times} {than} ({share})"
 
 
@@ -160,15 +165,3 @@ def _say_alike(found: Sequence[Ratio]) -> bool:
     """Whether several ratios with intervals are all above 1, all below it, or all not told from it."""
     ends = [(each.low, each.high) for each in found if each.low is not None and each.high is not None]
     return len(ends) == len(found) and len({(low > 1, high < 1) for low, high in ends}) == 1
-
-
-def span_text(numbers: list[int]) -> str:
-    """`5`, or `3 to 5`."""
-    return " to ".join(str(number) for number in dict.fromkeys((min(numbers), max(numbers))))
-
-
-def same_steps(figures: Figures) -> bool:
-    """Whether an epoch has as many steps in every run, whatever its number of workers."""
-    works = [record.specification.work for record in figures.counting]
-    several = any(work.workers > 1 for work in works)
-    return several and len({work.steps_per_epoch for work in works}) == 1

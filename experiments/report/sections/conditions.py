@@ -10,7 +10,7 @@ from experiments.campaign.campaign import CampaignFile
 from experiments.cluster.environment import Image
 from experiments.matrix.model import Order
 from experiments.matrix.words import model_text
-from experiments.report.tables import NOTHING
+from experiments.report.formats import GROUPED, NOTHING, number
 from experiments.util.words import counted
 
 
@@ -34,8 +34,9 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
     return [
         (
             "Data",
-            f"{data.source}: {data.train:,} to train, {data.validation:,} to validate, "
-            f"length {data.max_length}, digest {campaign.identity.dataset[:12]}",
+            f"{data.source}: {number(data.train, GROUPED)} to train, "
+            f"{number(data.validation, GROUPED)} to validate, length {data.max_length}, "
+            f"digest {campaign.identity.dataset[:12]}",
         ),
         ("Model", model_text(work)),
         ("Training", _training(campaign, _varying(campaign))),
@@ -60,9 +61,9 @@ def work_text(campaign: CampaignFile) -> str:
     """The work of a campaign in half a sentence."""
     work = campaign.measured[0].specification.work
     return (
-        f"{model_text(work)}, on {work.data.source}, {work.data.train:,} reviews to train and "
-        f"{work.data.validation:,} to validate, {_batch(campaign, 'per worker')}, {work.precision}, "
-        f"on the {campaign.environment.device}"
+        f"{model_text(work)}, on {work.data.source}, {number(work.data.train, GROUPED)} reviews to train and "
+        f"{number(work.data.validation, GROUPED)} to validate, {_batch(campaign, 'per worker')}, "
+        f"{work.precision}, on the {campaign.environment.device}"
     )
 
 
@@ -121,7 +122,7 @@ def _measured(values: Sequence[float]) -> str:
     """`measured 935 to 941 Mbit/s`."""
     if not values:
         return "not measured"
-    ends = dict.fromkeys(f"{value:.0f}" for value in (min(values), max(values)))
+    ends = dict.fromkeys(number(value) for value in (min(values), max(values)))
     return f"measured {' to '.join(ends)} Mbit/s"
 
 

@@ -1,255 +1,70 @@
-"""The dissertation's tables 5.1 to 5.9, rebuilt: every figure that both have, side by side."""
+"""The dissertation's tables 5.1 to 5.9, rebuilt, with what it contradicts itself in."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from typing import Final
 
-from experiments.analysis.dissertation import Reference
-from experiments.analysis.figures import Cell, Figures, setting_text
-from experiments.analysis.pairing import paired_by_seed
-from experiments.analysis.statistics import mean_difference, paired_ratio
-from experiments.records.record import Record
-from experiments.report.tables import NOTHING, Column, Table, interval_text, stack_text
+from experiments.analysis.dissertation import Dissertation
+from experiments.analysis.dissertation_figures import PublishedFigure, Quantity
+from experiments.report.formats import RATIO, Format, Value, number
+from experiments.report.names import stack_text
+from experiments.report.tables import Table, columns
 
-SHORT, LONG = 20, 100  # the dissertation's lengths, in epochs
-
-
-@dataclass(frozen=True)
-class Beside:
-    """One quantity here and in the dissertation."""
-
-    table: str  # of the dissertation
-    stack: str
-    workers: int
-    setting: str  # the values of the matrix's other axes
-    epochs: str  # here
-    there_epochs: str
-    quantity: str
-    here: float
-    there: float
-    digits: int  # after the point
-    runs: int  # that `here` comes from, or pairs of them
-    there_runs: int
-    low: float | None = None  # ends of the 95 % interval of `here`, where it comes from several pairs
-    high: float | None = None
-
-    @property
-    def ratio(self) -> float:
-        """Here over there."""
-        return self.here / self.there
+FORMATS: Final[dict[Quantity, Format]] = {"accuracy": Format(4), "efficiency, %": Format(0)}
+"""By quantity; of the others, `RATIO`."""
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """A cell, and the length of the dissertation's runs that it is set beside."""
-
-    cell: Cell
-    length: int
-    of_runs: int
-
-    @property
-    def epochs(self) -> int:
-        return int(self.cell.axes["epochs"])
-
-
-def beside(figures: Figures, reference: Reference) -> list[Beside]:
-    """Every quantity of tables 5.1 to 5.9 that both have, table by table."""
-    lengths = _lengths({int(cell.axes["epochs"]) for cell in figures.cells})
-    pairs = []
-    for cell in figures.cells:
-        length = lengths[int(cell.axes["epochs"])]
-        there = reference.run(cell.stack, cell.workers, length)
-        if there is not None and cell.train_s is not None:
-            pairs.append(_Pair(cell, length, there.of_runs))
-    rows = [row for pair in pairs for row in (*_alone(pair, reference), *_speed_up(pair, reference))]
-    if figures.campaign.baseline == "ddp":
-        rows += [row for pair in pairs for row in _against_ddp(pair, pairs, reference)]
-    rows += _linearity(pairs, reference)
-    return sorted(rows, key=lambda row: row.table)  # and within a table as they came
-
-
-def _lengths(epochs: set[int]) -> dict[int, int]:
-    """Which of the dissertation's lengths each of ours stands for.
-
-    One that it has stands for itself. Of just two others the shorter is its short one, the longer its long
-    one; else every one is set beside its main experiment.
-    """
-    known = {length: length for length in epochs if length in (SHORT, LONG)}
-    if not known and len(epochs) == 2:
-        return {min(epochs): SHORT, max(epochs): LONG}
-    return dict.fromkeys(epochs, SHORT) | known
-
-
-def main_length(epochs: set[int]) -> int:
-    """Which of our lengths stands beside its main experiment in figure 5.1: its own, or else the shortest."""
-    return SHORT if SHORT in epochs else min(epochs)
-
-
-def _alone(pair: _Pair, reference: Reference) -> Iterator[Beside]:
-    """Tables 5.1 to 5.3, 5.5 and 5.6: times and accuracies as they are."""
-    cell, there = pair.cell, reference.run(pair.cell.stack, pair.cell.workers, pair.length)
-    if there is None or cell.train_s is None:
-        return
-    table, mean = f"{there.table}, 5.4", cell.train_s.mean / pair.epochs
-    yield _row(pair, table, "seconds per epoch", mean, there.per_epoch, 2, cell.train_s.n)
-    if cell.accuracy is not None and there.accuracy is not None:
-        table = "5.6" if pair.length == LONG else "5.5"
-        yield _row(pair, table, "accuracy", cell.accuracy.accuracy, there.accuracy, 4, cell.accuracy.n)
-
-
-def _speed_up(pair: _Pair, reference: Reference) -> Iterator[Beside]:
-    """Table 5.8."""
-    cell = pair.cell
-    there = reference.speed_up(cell.stack, cell.workers, pair.length)
-    if cell.speed_up is None or there is None or cell.workers == 1:
-        return
-    found, percent = cell.speed_up, 100 / cell.workers
-    row = _row(pair, "5.8", "speed-up", found.ratio, there, 2, found.n)
-    yield _with_ends(row, found.low, found.high)
-    row = _row(pair, "5.8", "efficiency, %", found.ratio * percent, there * percent, 0, found.n)
-    yield _with_ends(row, found.low, found.high, percent)
-
-
-def _against_ddp(pair: _Pair, pairs: list[_Pair], reference: Reference) -> Iterator[Beside]:
-    """Tables 5.7 and 5.9: what a stack takes beyond DDP."""
-    cell, base = pair.cell, reference.run("ddp", pair.cell.workers, pair.length)
-    there = reference.run(cell.stack, cell.workers, pair.length)
-    own = next((other.cell for other in pairs if other.cell.axes == cell.axes | {"stack": "ddp"}), None)
-    if cell.overhead_train is None or own is None or base is None or there is None or cell.stack == "ddp":
-        return
-    ratio = cell.overhead_train
-    row = _row(pair, "5.7", "time over DDP's", ratio.ratio, there.seconds / base.seconds, 2, ratio.n)
-    yield _with_ends(row, ratio.low, ratio.high)
-    more = mean_difference(
-        [(_train_s(ours) - _train_s(ddps)) / pair.epochs for ours, ddps in _paired(cell, own)]
-    )
-    assert more is not None  # the ratio comes from the same pairs
-    quantity = "seconds per epoch beyond DDP's"
-    row = _row(pair, "5.9", quantity, more.mean, there.per_epoch - base.per_epoch, 2, more.n)
-    yield _with_ends(row, more.low, more.high)
-
-
-def _linearity(pairs: list[_Pair], reference: Reference) -> Iterator[Beside]:
-    """Table 5.4: seconds per epoch of the long runs over those of the short ones."""
-    for pair in pairs:
-        cell = pair.cell
-        short = next(
-            (
-                other
-                for other in pairs
-                if other.length == SHORT and other.cell.axes | {"epochs": pair.epochs} == cell.axes
-            ),
-            None,
-        )
-        there = [reference.run(cell.stack, cell.workers, length) for length in (SHORT, LONG)]
-        if pair.length != LONG or short is None or there[0] is None or there[1] is None:
-            continue
-        ours = paired_ratio(
-            [
-                (_train_s(long) / pair.epochs, _train_s(brief) / short.epochs)
-                for long, brief in _paired(cell, short.cell)
-            ]
-        )
-        if ours is None:
-            continue
-        yield Beside(
-            table="5.4",
-            stack=cell.stack,
-            workers=cell.workers,
-            setting=setting_text(cell.axes),
-            epochs=f"{short.epochs}, {pair.epochs}",
-            there_epochs=f"{SHORT}, {LONG}",
-            quantity="seconds per epoch, long over short",
-            here=ours.ratio,
-            there=there[1].per_epoch / there[0].per_epoch,
-            digits=2,
-            runs=ours.n,
-            there_runs=min(short.of_runs, pair.of_runs),
-            low=ours.low,
-            high=ours.high,
-        )
-
-
-def _paired(cell: Cell, other: Cell) -> list[tuple[Record, Record]]:
-    return paired_by_seed(cell.records, other.records)
-
-
-def _train_s(record: Record) -> float:
-    assert record.train_s is not None  # of every pair
-    return record.train_s
-
-
-def _with_ends(row: Beside, low: float | None, high: float | None, factor: float = 1.0) -> Beside:
-    if low is None or high is None:
-        return row
-    return replace(row, low=low * factor, high=high * factor)
-
-
-def _row(pair: _Pair, table: str, quantity: str, here: float, there: float, digits: int, runs: int) -> Beside:
-    return Beside(
-        table=table,
-        stack=pair.cell.stack,
-        workers=pair.cell.workers,
-        setting=setting_text(pair.cell.axes),
-        epochs=str(pair.epochs),
-        there_epochs=str(pair.length),
-        quantity=quantity,
-        here=here,
-        there=there,
-        digits=digits,
-        runs=runs,
-        there_runs=pair.of_runs,
-    )
-
-
-def _here(each: Beside) -> str:
-    text = f"{each.here:.{each.digits}f}"
-    ends = interval_text(each.low, each.high, each.digits)
-    return text if ends == NOTHING else f"{text} ({ends})"
-
-
-def beside_table(found: list[Beside], reference: Reference, work_here: str) -> Table:
-    """The rows as the report shows them."""
+def dissertation_table(found: Sequence[PublishedFigure], source: Dissertation, work_here: str) -> Table:
+    """Every figure that both have, here and there."""
+    words = ("table", "stack", "quantity")
     return Table(
         title="Beside the dissertation",
         before=(
-            f"Here: {work_here}. There: {reference.work}. The work differs, and so does the "
+            f"Here: {work_here}. There: {source.work}. The work differs, and so does the "
             "hardware: seconds and accuracies are not comparable as such; the ratios between stacks and "
             "between numbers of workers are what is set side by side. n is how many runs, or pairs of runs "
             "of the same seed, a figure is the mean of, here and there; those of pairs have 95 % intervals."
         ),
-        columns=[
-            Column("its table"),
-            Column("stack"),
-            Column("workers", True),
-            Column("epochs", True),
-            Column("epochs there", True),
-            Column("quantity"),
-            Column("here", True),
-            Column("dissertation", True),
-            Column("ratio", True),
-            Column("n here", True),
-            Column("n there", True),
-        ],
-        rows=[
-            [
-                each.table,
-                stack_text(each.stack, each.setting),
-                str(each.workers),
-                each.epochs,
-                each.there_epochs,
-                each.quantity,
-                _here(each),
-                f"{each.there:.{each.digits}f}",
-                f"{each.ratio:.3f}",
-                str(each.runs),
-                str(each.there_runs),
-            ]
-            for each in found
-        ],
+        columns=columns(
+            "table",
+            "stack",
+            "workers",
+            "epochs",
+            "epochs there",
+            "quantity",
+            "here",
+            "dissertation",
+            "ratio",
+            "n here",
+            "n there",
+            words=words,
+        ),
+        rows=[_row(each) for each in found],
         after=[
             f"In {each.where} the dissertation says that {each.says}; but {each.but}."
-            for each in reference.contradictions
+            for each in source.contradictions
         ],
     )
+
+
+def _row(each: PublishedFigure) -> list[Value | str]:
+    form = FORMATS.get(each.quantity, RATIO)
+    return [
+        ", ".join(each.tables),
+        stack_text(each.stack, each.settings),
+        Value(each.workers),
+        _epochs(each.epochs),
+        _epochs(each.published_epochs),
+        each.quantity,
+        Value(each.here, form, low=each.low, high=each.high),
+        Value(each.published, form),
+        Value(each.ratio, Format(3)),
+        Value(each.runs),
+        Value(each.published_runs),
+    ]
+
+
+def _epochs(lengths: tuple[int, ...]) -> Value:
+    """One length, or those that were held against one another."""
+    return Value(lengths[0], Format(unit="".join(f", {number(each)}" for each in lengths[1:])))

@@ -1,58 +1,123 @@
-"""What the runs ran on, as the report says it: where each rank was, and what its GPU did."""
+"""What the runs ran on: the nodes, where each rank was, and what its GPU did."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
-from experiments.cluster.environment import Gpu
+from experiments.cluster.environment import Environment, Gpu
 from experiments.records.record import Rank, Record
-from experiments.report.tables import NOTHING
+from experiments.report.formats import NOTHING, PERCENT, Format, Value, number, quantity
+from experiments.report.tables import Column, Table, columns
 from experiments.util.words import counted
 
+TO: Final = "\N{EN DASH}"  # between the ends of a range of cores
+MEGABYTES: Final = Format(unit=" MB")
 
-def placement(record: Record) -> dict[str, str]:
-    """Where each rank of a run was."""
-    return {
-        "run_id": record.run_id,
-        "ranks": "; ".join(
-            f"{rank.rank} on {rank.node or rank.host}, {'core' if len(rank.affinity) == 1 else 'cores'} "
-            f"{_cores(rank.affinity)}, {counted(rank.threads, 'thread')}, uid {rank.uid}"
-            + (f", GPU {rank.visible_gpus}" if rank.visible_gpus else "")
-            for rank in record.ranks
+
+def nodes_table(environment: Environment) -> Table:
+    """The nodes of the cluster."""
+    return Table(
+        title="Nodes",
+        before="",
+        columns=[
+            *columns("node", "groups", "cores", "memory", words=("node", "groups")),
+            *(Column(name) for name in ("processor", "GPUs", "system", "kernel", "Docker", "virtualisation")),
+        ],
+        rows=[
+            [
+                name,
+                ", ".join(node.groups),
+                Value(node.cores),
+                Value(node.memory_mb, MEGABYTES),
+                node.cpu,
+                _gpus_text(node.gpus),
+                node.distribution,
+                node.kernel,
+                node.docker or NOTHING,
+                node.virtualization or NOTHING,
+            ]
+            for name, node in environment.nodes.items()
+        ],
+    )
+
+
+def placement_table(records: Sequence[Record]) -> Table:
+    """Where each rank of each run was."""
+    return Table(
+        title="Where the ranks ran",
+        before="",
+        columns=columns("run", "ranks", words=("run", "ranks")),
+        rows=[
+            [Value(record.run_id, kind="code"), "; ".join(_rank_text(rank) for rank in record.ranks)]
+            for record in records
+        ],
+    )
+
+
+def _rank_text(rank: Rank) -> str:
+    cores = "core" if len(rank.affinity) == 1 else "cores"
+    gpu = f", GPU {rank.visible_gpus}" if rank.visible_gpus else ""
+    return (
+        f"{rank.rank} on {rank.node or rank.host}, {cores} {_cores(rank.affinity)}, "
+        f"{counted(rank.threads, 'thread')}, uid {rank.uid}{gpu}"
+    )
+
+
+def gpus_table(records: Sequence[Record]) -> Table:
+    """What the GPU of every rank that has one did while it trained."""
+    words = ("run", "GPU", "throttled")
+    return Table(
+        title="The GPUs while they trained",
+        before="Sampled by NVML in each rank's process, once a second, while it trained.",
+        columns=columns(
+            "run",
+            "rank",
+            "GPU",
+            "use, %",
+            "most memory, MB",
+            "highest temperature, °C",
+            "SM clock, MHz (lowest)",
+            "power, W",
+            "energy, J",
+            "throttled",
+            words=words,
         ),
-    }
+        rows=[
+            row
+            for record in records
+            for rank in record.ranks
+            if (row := _gpu_row(record.run_id, rank)) is not None
+        ],
+    )
 
 
-def gpus_text(gpus: Sequence[Gpu]) -> str:
+def _gpu_row(run_id: str, rank: Rank) -> list[Value | str] | None:
+    gpu = rank.gpu
+    if gpu is None:
+        return None
+    throttled = ", ".join(f"{reason} {quantity(share, PERCENT)}" for reason, share in gpu.throttled.items())
+    return [
+        Value(run_id, kind="code"),
+        Value(rank.rank),
+        gpu.name,
+        Value(gpu.utilisation_percent_mean),
+        Value(gpu.memory_mb_max),
+        Value(gpu.temperature_c_max),
+        Value(gpu.sm_clock_mhz_mean, note=number(gpu.sm_clock_mhz_min)),
+        Value(gpu.power_w_mean, Format(1)),
+        Value(gpu.energy_j),
+        throttled or ("no" if gpu.samples else NOTHING),
+    ]
+
+
+def _gpus_text(gpus: Sequence[Gpu]) -> str:
     """The GPUs of a node, equal ones together."""
     names = [
         gpu.name if gpu.pseudo else f"{gpu.name}, {gpu.memory_mb} MB, {gpu.capability}, driver {gpu.driver}"
         for gpu in gpus
     ]
     return "; ".join(f"{names.count(name)} x {name}" for name in dict.fromkeys(names)) or NOTHING
-
-
-def gpu_row(record: Record, rank: Rank) -> dict[str, str]:
-    """What the GPU of a rank did while it trained; only for a rank that has one."""
-    gpu = rank.gpu
-    assert gpu is not None
-
-    def number(value: float | None, form: str = ".0f") -> str:
-        return NOTHING if value is None else format(value, form)
-
-    return {
-        "run_id": record.run_id,
-        "rank": str(rank.rank),
-        "name": gpu.name,
-        "use": number(gpu.utilisation_percent_mean),
-        "memory": number(gpu.memory_mb_max),
-        "temperature": number(gpu.temperature_c_max),
-        "clock": f"{number(gpu.sm_clock_mhz_mean)} ({number(gpu.sm_clock_mhz_min)})",
-        "power": number(gpu.power_w_mean, ".1f"),
-        "energy": number(gpu.energy_j),
-        "throttled": ", ".join(f"{reason} {share * 100:.0f} %" for reason, share in gpu.throttled.items())
-        or ("no" if gpu.samples else NOTHING),
-    }
 
 
 def _cores(cores: Sequence[int]) -> str:
@@ -63,4 +128,4 @@ def _cores(cores: Sequence[int]) -> str:
             parts[-1].append(core)
         else:
             parts.append([core])
-    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}{NOTHING}{part[-1]}" for part in parts)
+    return ",".join(str(part[0]) if len(part) == 1 else f"{part[0]}{TO}{part[-1]}" for part in parts)

@@ -1,61 +1,62 @@
-"""The ladders as a table, as rows of figures, and as waterfalls."""
+"""The ladders as a table and as waterfalls."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
-from experiments.analysis.ladders import Step, Waterfall
-from experiments.analysis.statistics import Difference
-from experiments.report.tables import MINUS, NOTHING, PHASE_NAMES, Column, Table, corrected_text, p_text
+from experiments.analysis.ladders import SkippedRung, Step, Waterfall
+from experiments.report.formats import P_VALUE, Format, Value, number, plain_interval, quantity, span
+from experiments.report.names import ladder_name, phase_name
+from experiments.report.tables import Table, columns
+from experiments.report.verdict_words import corrected_text, step_verdict
 
 COSTS, SAVES, UNKNOWN, WHOLE = "#d55e00", "#009e73", "#bbbbbb", "#0072b2"  # Okabe and Ito's, and a grey
 INCHES_A_BAR: Final = 0.36
+SECONDS: Final = Format(2, unit=" s")
+CHANGE: Final = Format(2, signed=True)
+SHARE: Final = Format(1, signed=True)
 
 
-def why_table(found: Sequence[Waterfall]) -> Table:
+def ladders_table(found: Sequence[Waterfall]) -> Table:
     """How much of an overhead comes from what."""
-    numbers = (
-        "pairs",
-        "seconds",
-        "95 % interval, s",
-        "% of the last rung measured",
-        "95 % interval, %",
-        "p (Holm)",
-    )
-    rows = [
-        row
-        for waterfall in found
-        for row in (
-            *(_row(waterfall, step) for step in waterfall.steps),
-            *([_row(waterfall, waterfall.whole, _whole_mark(waterfall))] if waterfall.whole else []),
-        )
-    ]
+    words = ("ladder", "from", "to", "phases that changed most, s", "what the step removes")
     return Table(
         title="Why",
         before=(
             "From each rung of a ladder to the next: how many seconds of train_s that change takes away, as "
             "means of the differences of runs with the same seed, with Student's intervals. "
-            f"{corrected_text([step.corrected_p for each in found for step in each.every_step])} "
+            f"{corrected_text([step.seconds.p for each in found for step in each.every_step])} "
             "The phases that changed most are means, without a claim of their own."
         ),
-        columns=[
-            Column("ladder"),
-            Column("from"),
-            Column("to"),
-            *(Column(name, True) for name in numbers),
-            Column("phases that changed most, s"),
-            Column("so, what is removed"),
-        ],
-        rows=rows,
-        after=[
-            f'{waterfall.name}: the rung "{label}" is left out. {why}'
+        columns=columns(
+            *words[:3],
+            "pairs",
+            "seconds",
+            "95 % interval, s",
+            "% of the last rung measured",
+            "95 % interval, %",
+            "p (Holm)",
+            *words[3:],
+            words=words,
+        ),
+        rows=[
+            row
             for waterfall in found
-            for label, why in waterfall.left_out
+            for row in (
+                *(_row(waterfall, step) for step in waterfall.steps),
+                *([_row(waterfall, waterfall.whole, _whole_mark(waterfall))] if waterfall.whole else []),
+            )
+        ],
+        after=[
+            f'{ladder_name(waterfall)}: the rung "{rung.label}" is left out. {_why_skipped(rung)}'
+            for waterfall in found
+            for rung in waterfall.skipped
         ]
         + [
-            f"{waterfall.name}: its rungs have not all the same seeds, so the steps need not add up to the "
-            "difference of its ends."
+            f"{ladder_name(waterfall)}: its rungs have not all the same seeds, so the steps need not add up "
+            "to the difference of its ends."
             for waterfall in found
             if len({step.seconds.n for step in waterfall.every_step}) > 1
         ],
@@ -66,48 +67,31 @@ def _whole_mark(waterfall: Waterfall) -> str:
     return "all of it: " if waterfall.complete else "all that was measured: "
 
 
-def why_rows(found: Sequence[Waterfall]) -> list[dict[str, Any]]:
-    """One row for each step's seconds, its share of the last rung, and the phases that changed most."""
-    rows: list[dict[str, Any]] = []
-    for waterfall in found:
-        about = {"section": "why", "workers": waterfall.about["workers"], "epochs": waterfall.about["epochs"]}
-        for step in waterfall.every_step:
-            name = f"{waterfall.ladder}: {step.above} > {step.below}"
-            p = {"p": step.corrected_p}
-            rows.append(about | {"quantity": f"{name}, s"} | _figures(step.seconds) | p)
-            if step.percent is not None:
-                rows.append(about | {"quantity": f"{name}, %"} | _figures(step.percent) | p)
-            rows += [
-                about | {"quantity": f"{name}, {phase}, s", "value": seconds, "runs": step.seconds.n}
-                for phase, seconds in step.phases
-            ]
-    return rows
+def _why_skipped(rung: SkippedRung) -> str:
+    return {
+        "no such run": "The matrix has no such run.",
+        "impossible": rung.detail,
+        "not yet": "No run of it is ok yet.",
+        "same run": f'On this cluster it is the same run as "{rung.detail}".',
+        "no common seed": "It has no run with a seed that the rung before has, too.",
+    }[rung.reason]
 
 
-def _figures(found: Difference) -> dict[str, Any]:
-    return {"value": found.mean, "low": found.low, "high": found.high, "runs": found.n}
-
-
-def _row(waterfall: Waterfall, step: Step, mark: str = "") -> list[str]:
+def _row(waterfall: Waterfall, step: Step, mark: str = "") -> list[Value | str]:
+    seconds, percent = step.seconds, step.percent
     return [
-        waterfall.name,
+        ladder_name(waterfall),
         mark + step.above,
         step.below,
-        str(step.seconds.n),
-        f"{step.seconds.mean:+.2f}",
-        _interval(step.seconds, 2),
-        NOTHING if step.percent is None else f"{step.percent.mean:+.1f}",
-        NOTHING if step.percent is None else _interval(step.percent, 1),
-        p_text(step.corrected_p),
-        ", ".join(f"{PHASE_NAMES.get(name, name)} {seconds:+.2f}" for name, seconds in step.phases),
-        step.verdict,
+        Value(seconds.n),
+        Value(seconds.mean, CHANGE),
+        plain_interval(seconds.low, seconds.high, CHANGE),
+        Value(percent.mean if percent else None, SHARE),
+        plain_interval(percent.low if percent else None, percent.high if percent else None, SHARE),
+        Value(seconds.p, P_VALUE),
+        ", ".join(f"{phase_name(name)} {number(change, CHANGE)}" for name, change in step.phases),
+        step_verdict(step),
     ]
-
-
-def _interval(found: Difference, digits: int) -> str:
-    if found.low is None or found.high is None:
-        return NOTHING
-    return f"{found.low:+.{digits}f} to {found.high:+.{digits}f}"
 
 
 def draw_waterfalls(figure: Any, found: Sequence[Waterfall]) -> None:
@@ -124,7 +108,7 @@ def _draw(axes: Any, waterfall: Waterfall) -> None:
     # Each step is the mean of its own pairs: where a rung lacks a seed, only their sum ends at the last rung.
     left = sum(step.seconds.mean for step in waterfall.steps)
     axes.barh(0, left, color=WHOLE)
-    _write(axes, max(left, 0.0), 0, f"{start.mean:.2f} s")
+    _write(axes, max(left, 0.0), 0, quantity(start.mean, SECONDS))
     labels = [first]
     for at, step in enumerate(waterfall.steps, start=1):
         seconds = step.seconds
@@ -133,10 +117,10 @@ def _draw(axes: Any, waterfall: Waterfall) -> None:
         axes.barh(at, -seconds.mean, left=left, color=colour, xerr=half, capsize=3)
         claim = "" if step.certain else ", can't tell" if half is not None else ", one pair"
         beyond = max(left, left - seconds.mean + (half or 0.0))
-        _write(axes, beyond, at, f"{-seconds.mean:+.2f} s{claim}".replace("-", MINUS))
+        _write(axes, beyond, at, quantity(-seconds.mean, replace(CHANGE, unit=" s")) + claim)
         labels.append(f"\N{RIGHTWARDS ARROW} {step.below}")
         left -= seconds.mean
-    _write(axes, 0.0, len(labels), f"{end.mean:.2f} s")
+    _write(axes, 0.0, len(labels), quantity(end.mean, SECONDS))
     labels.append(last)
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.5, -0.5)
@@ -144,9 +128,9 @@ def _draw(axes: Any, waterfall: Waterfall) -> None:
     room = (high - low) or 1.0
     axes.set_xlim(low - 0.05 * room, high + 0.34 * room)  # on the right is what is written beside the bars
     axes.axvline(0, color="#000000", linewidth=0.8)
-    pairs = sorted({step.seconds.n for step in waterfall.steps})
-    count = " to ".join(str(each) for each in dict.fromkeys((pairs[0], pairs[-1])))
-    axes.set_title(f"{waterfall.name} ({count} pair{'' if pairs == [1] else 's'} a step)", loc="left")
+    pairs = [step.seconds.n for step in waterfall.steps]
+    many = "s" if max(pairs) > 1 else ""
+    axes.set_title(f"{ladder_name(waterfall)} ({span(pairs)} pair{many} a step)", loc="left")
     axes.set_xlabel("train_s over the last rung's, s; what each step takes away, with 95 % intervals")
     axes.grid(axis="x", color="#dddddd")
 

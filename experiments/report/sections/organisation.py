@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final, Literal
 
+from experiments.analysis.analysis import Analysis
 from experiments.analysis.figures import Figures
+from experiments.analysis.installing import RolesEffort
 from experiments.campaign.stacks import Stack
 from experiments.cluster.declarations import Declaration
-from experiments.cluster.provisioning import Effort, Provisioning
+from experiments.cluster.provisioning import Effort
 from experiments.cluster.stack_facts import FIGURES, OFFERS, Claim
 from experiments.records.record import Record, utc_text
-from experiments.report.tables import NOTHING, Column, Table
+from experiments.report.formats import NOTHING, TENTHS, Format, Value, number, quantity
+from experiments.report.tables import Column, Table
 from experiments.util.words import counted
 
 NEEDS_TITLE: Final = "What each stack needs to be installed"
@@ -20,6 +23,7 @@ OFFERS_TITLE: Final = "What each stack offers"
 NOT_RECORDED: Final = "not recorded"
 NOT_MEASURED: Final = "not measured here"
 LOGS: Final = "logs/"
+SECONDS: Final = Format(unit=" s")
 NOT_DECLARED: Final = "not declared"
 DECLARED: Final = "is declared in its role, and proved on the nodes by make verify"
 READ_FROM_TASKS: Final = (
@@ -29,12 +33,12 @@ READ_FROM_TASKS: Final = (
 ONLY_ON: Final = {"master": "on the master", "workers": "on workers"}
 
 
-def organisation_tables(figures: Figures) -> list[Table]:
+def organisation_tables(analysis: Analysis) -> list[Table]:
     """The tables that can be made of what the campaign keeps."""
-    kept = figures.about.stacks
-    if kept is None:
+    figures = analysis.figures
+    if figures.about.stacks is None:
         return [_nothing_kept()]
-    return [needs_table(figures), using_table(figures), offers_table(figures)]
+    return [needs_table(analysis), using_table(figures), offers_table(figures)]
 
 
 def _nothing_kept() -> Table:
@@ -46,28 +50,30 @@ def _nothing_kept() -> Table:
     )
 
 
-def needs_table(figures: Figures) -> Table:
+def needs_table(analysis: Analysis) -> Table:
     """Table 5.10: what the role declares, and the tasks, changes and seconds that provisioning took."""
-    assert figures.about.stacks is not None
-    stacks = figures.about.stacks.stacks
-    rows: list[list[str]] = []
-
-    def row(name: str, entry: Callable[[str], str]) -> None:
-        rows.append([name, *(entry(stack) for stack in stacks)])
+    kept = analysis.figures.about.stacks
+    assert kept is not None
+    stacks, efforts = kept.stacks, analysis.installing.stacks
+    rows: list[list[Value | str]] = []
 
     def declared(name: str, entry: Callable[[Declaration], str]) -> None:
-        found = {stack: each.declares for stack, each in stacks.items()}
-        row(name, lambda stack: NOT_DECLARED if (it := found[stack]) is None else entry(it))
+        found = [each.declares for each in stacks.values()]
+        rows.append([name, *(NOT_DECLARED if each is None else entry(each) for each in found)])
 
     declared("packages", lambda it: _by_group(it, "packages"))
     declared("services", lambda it: _by_group(it, "services"))
     declared("files", lambda it: _by_group(it, "files"))
     declared("ports", _ports)
-    row("its role, and those that it called", lambda stack: _roles(figures, stack))
-    _efforts(row, "", figures, lambda stack: [stack])
-    row("roles that it stands on", lambda stack: ", ".join(_stands_on(stacks[stack])) or "none")
-    _efforts(row, "their ", figures, lambda stack: _stands_on(stacks[stack]))
-    how = DECLARED if figures.about.stacks.declared_by_roles else READ_FROM_TASKS
+    called = [", ".join(efforts[name].roles) or NOT_RECORDED for name in stacks]
+    rows.append(["its role, and those that it called", *called])
+    rows += _effort_rows("", [efforts[name].own for name in stacks])
+    rows.append(
+        ["roles that it stands on", *(", ".join(efforts[name].stands_on) or "none" for name in stacks)]
+    )
+    below = [efforts[name].below if efforts[name].stands_on else None for name in stacks]
+    rows += _effort_rows("their ", below)
+    how = DECLARED if kept.declared_by_roles else READ_FROM_TASKS
     return Table(
         title=NEEDS_TITLE,
         before=(
@@ -76,23 +82,8 @@ def needs_table(figures: Figures) -> Table:
         ),
         columns=[Column("what"), *(Column(name) for name in stacks)],
         rows=rows,
-        after=_needs_remarks(figures),
+        after=_needs_remarks(analysis),
     )
-
-
-def whole_effort(figures: Figures, stack: str) -> Effort | None:
-    """What a stack took in provisioning, with the roles that it stands on; None where it is not recorded."""
-    provisioned, stacks = figures.about.provisioning, figures.about.stacks
-    if provisioned is None or stacks is None or not provisioned.of([stack]):
-        return None
-    kept = stacks.stacks.get(stack)
-    if kept is None or kept.facts is None:
-        return None  # what it stands on is not known
-    return provisioned.effort([stack, *kept.facts.stands_on])
-
-
-def _stands_on(stack: Stack) -> list[str]:
-    return stack.facts.stands_on if stack.facts else []
 
 
 def _by_group(declaration: Declaration, what: Literal["packages", "services", "files"]) -> str:
@@ -103,8 +94,8 @@ def _by_group(declaration: Declaration, what: Literal["packages", "services", "f
     for group, found in names.items():
         if only := sorted(found - everywhere):
             texts.append(f"{', '.join(only)} ({ONLY_ON[group]})")
-    number = len(set.union(*names.values()))
-    return f"{number}: {'; '.join(texts)}" if number else "none"
+    count = len(set.union(*names.values()))
+    return f"{number(count)}: {'; '.join(texts)}" if count else "none"
 
 
 def _ports(declaration: Declaration) -> str:
@@ -117,51 +108,32 @@ def _ports(declaration: Declaration) -> str:
     return _listed([text for _, text in sorted(ports, key=lambda it: (isinstance(it[0], str), *it))])
 
 
-def _roles(figures: Figures, stack: str) -> str:
-    provisioned = figures.about.provisioning
-    done = provisioned.of([stack]) if provisioned is not None else []
-    return ", ".join(dict.fromkeys(each.role for each in done)) or NOT_RECORDED
+def _effort_rows(whose: str, found: Sequence[RolesEffort | None]) -> list[list[Value | str]]:
+    """What roles took: on all nodes together, on the master, on the slowest worker. None: there are none."""
+    parts: dict[str, Callable[[RolesEffort], Effort | None]] = {
+        "seconds in provisioning": lambda it: it.altogether,
+        "seconds on the master": lambda it: it.on_master,
+        "seconds on the slowest worker": lambda it: it.on_slowest_worker,
+    }
+    return [
+        [f"{whose}{name}", *("none" if each is None else _effort(part(each)) for each in found)]
+        for name, part in parts.items()
+    ]
 
 
-def _efforts(
-    row: Callable[[str, Callable[[str], str]], None],
-    whose: str,
-    figures: Figures,
-    roles: Callable[[str], Sequence[str]],
-) -> None:
-    """Rows with what some roles took: on all nodes together, on the master, and on the slowest worker."""
-    provisioned = figures.about.provisioning
-    environment = figures.campaign.environment
-    masters = [name for name, node in environment.nodes.items() if "master" in node.groups]
-
-    def entry(measure: Callable[[Provisioning, Sequence[str]], Effort | None]) -> Callable[[str], str]:
-        def text(stack: str) -> str:
-            if not roles(stack):
-                return "none"
-            return _effort(None if provisioned is None else measure(provisioned, roles(stack)))
-
-        return text
-
-    row(f"{whose}seconds in provisioning", entry(Provisioning.effort))
-    row(f"{whose}seconds on the master", entry(lambda record, of: record.slowest(masters, of)))
-    row(
-        f"{whose}seconds on the slowest worker",
-        entry(lambda record, of: record.slowest(environment.workers, of)),
-    )
-
-
-def _effort(effort: Effort | None) -> str:
+def _effort(effort: Effort | None) -> Value | str:
     if effort is None:
         return NOT_RECORDED
-    return f"{effort.seconds:.1f} ({effort.tasks} tasks, {effort.changes} changes)"
+    note = f"{counted(effort.tasks, 'task')}, {counted(effort.changes, 'change')}"
+    return Value(effort.seconds, TENTHS, note=note)
 
 
 def _listed(names: Sequence[str]) -> str:
-    return f"{len(names)}: {', '.join(names)}" if names else "none"
+    return f"{number(len(names))}: {', '.join(names)}" if names else "none"
 
 
-def _needs_remarks(figures: Figures) -> list[str]:
-    kept, provisioned = figures.about.stacks, figures.about.provisioning
+def _needs_remarks(analysis: Analysis) -> list[str]:
+    kept, provisioned = analysis.figures.about.stacks, analysis.figures.about.provisioning
     assert kept is not None
     remarks = (
         ["Ports are those that services listen on; ports that only runs open are not declared."]
@@ -170,21 +142,19 @@ def _needs_remarks(figures: Figures) -> list[str]:
     )
     if provisioned is None:
         return [*remarks, "Provisioning: no record fitted this cluster when the campaign began."]
-    installed = [*provisioned.variables.get("stacks", []), *provisioned.variables.get("stacks_optional", [])]
-    named = {*installed, *kept.stacks, *(role for each in kept.stacks.values() for role in _stands_on(each))}
-    common = [role for role in provisioned.played if role not in named]
-    changes = sum(sum(each.changed.values()) for each in provisioned.roles)
+    found = analysis.installing
     note = (
         " It changed nothing on the nodes: its seconds are those of looking, not of installing."
-        if not changes
+        if not found.changes
         else ""
     )
     return [
         *remarks,
-        f"Roles counted for none of these stacks: {', '.join(common) or 'none'}. Python packages come in one "
-        "locked environment for all stacks.",
-        f"Provisioned {utc_text(provisioned.started)}, in {provisioned.seconds:.0f} s for all nodes, "
-        f"with {changes} changes (by task and node).{note} What two stacks share is done for the first.",
+        f"Roles counted for none of these stacks: {', '.join(found.shared) or 'none'}. Python packages come "
+        "in one locked environment for all stacks.",
+        f"Provisioned {utc_text(provisioned.started)}, in {quantity(provisioned.seconds, SECONDS)} for all "
+        f"nodes, with {counted(found.changes, 'change')} (by task and node).{note} What two stacks share is "
+        "done for the first.",
     ]
 
 
@@ -228,9 +198,9 @@ def _largest(figures: Figures, stack: str) -> Record | None:
 def _commands(name: str, record: Record | None) -> list[str]:
     if record is None or record.launch is None:
         return [name, "commands for a run", NOTHING, NOT_MEASURED]
-    number = max(1, len(record.launch.nodes))
     workers = record.specification.work.workers
-    text = f"{number}, of {len(record.launch.command)} words"
+    commands, words = max(1, len(record.launch.nodes)), len(record.launch.command)
+    text = f"{number(commands)}, of {counted(words, 'word')}"
     return [
         name,
         f"commands for a run with {counted(workers, 'worker')}",
@@ -251,9 +221,9 @@ def _log_files(name: str, record: Record | None) -> list[str]:
 def _lines(name: str, stack: Stack, baseline: str) -> list[str]:
     if stack.launcher is None:
         return [name, "lines of its launcher", NOTHING, "it has none in training/launchers"]
-    text = str(stack.launcher.lines)
+    text = number(stack.launcher.lines)
     if name != baseline:
-        text += f", {stack.launcher.changed} of them not in {baseline}'s"
+        text += f", {number(stack.launcher.changed)} of them not in {baseline}'s"
     return [name, "lines of its launcher", text, stack.launcher.file]
 
 
@@ -294,7 +264,7 @@ class Tests:
     @property
     def remarks(self) -> list[str]:
         """All of them, below the table."""
-        return [f"Test {number}: {name}" for name, number in self._numbers.items()]
+        return [f"Test {at}: {name}" for name, at in self._numbers.items()]
 
 
 def shown(claim: Claim, record: Record | None, tests: Tests) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from experiments.analysis.figures import Cell, setting_text
-from experiments.analysis.resource_use import Used, usage
+from experiments.analysis.resource_use import CellUse
 from experiments.records.rank_use import RankUse, Read
 from experiments.records.record import Rank, Record
-from experiments.report.tables import NOTHING, Column, Table, stack_text
+from experiments.report.formats import RATIO, TENTHS, Format, Value
+from experiments.report.names import stack_text
+from experiments.report.tables import Table, columns
 from experiments.util.words import counted
 
 PARTS: Final = {
@@ -34,49 +35,49 @@ HEADS: Final = {
     "gpu_energy_j": "GPU energy, J",
 }
 """The table's columns."""
-DIGITS: Final = {
-    "cpu_share_of_one_core": 0,
-    "peak_memory_mb": 0,
-    "cpu_energy_j": 0,
-    "gpu_energy_j": 0,
-    "cpu_s_per_rank": 1,
-    "waited_s_per_rank": 1,
-    "stolen_s_per_machine": 1,
+WHOLE: Final = Format(0)
+FORMATS: Final = {
+    "cpu_share_of_one_core": Format(0, factor=100),
+    "peak_memory_mb": WHOLE,
+    "cpu_energy_j": WHOLE,
+    "gpu_energy_j": WHOLE,
+    "cpu_s_per_rank": TENTHS,
+    "waited_s_per_rank": TENTHS,
+    "stolen_s_per_machine": TENTHS,
 }
-"""After the point; two elsewhere."""
+"""By quantity; of the others, `RATIO`."""
 
 
-def usage_table(cells: Sequence[Cell]) -> Table:
+def resource_use_table(found: Sequence[CellUse]) -> Table:
     """The report's table."""
-    found = usage(cells)
     records = [record for each in found for record in each.cell.records]
-    names = ("workers", "epochs", "runs", *HEADS.values())
     return Table(
         title="What the runs used",
         before=(
             "Read once before and once after the training function, evaluations and checkpoints included; "
             "means over the runs of a cell. MB are 2^20 bytes."
         ),
-        columns=[Column("stack"), *(Column(name, True) for name in names)],
-        rows=[_row(each) for each in found],
+        columns=columns("stack", "workers", "epochs", "runs", *HEADS.values(), words=("stack",)),
+        rows=[
+            [
+                stack_text(each.cell.stack, each.cell.settings),
+                Value(each.cell.workers),
+                Value(each.cell.epochs),
+                Value(each.runs),
+                *(_figure(name, each) for name in HEADS),
+            ]
+            for each in found
+        ],
         after=[*_who_read(records), *_counted(records), *_explained(found), *_lacking(records)],
     )
 
 
-def _row(each: Used) -> list[str]:
-    cell = each.cell
-    figures = [_figure(name, each) for name in HEADS]
-    name = stack_text(cell.stack, setting_text(cell.axes))
-    return [name, str(cell.workers), str(cell.axes["epochs"]), str(each.runs), *figures]
-
-
-def _figure(name: str, each: Used) -> str:
+def _figure(name: str, each: CellUse) -> Value:
     value = each.found[name]
     if value is None:
-        return NOTHING
-    scale = 100 if name == "cpu_share_of_one_core" else 1
-    text = f"{value.mean * scale:.{DIGITS.get(name, 2)}f}"
-    return text if value.n == each.runs else f"{text} (of {value.n})"
+        return Value(None)
+    note = "" if value.n == each.runs else f"of {value.n}"
+    return Value(value.mean, FORMATS.get(name, RATIO), note=note)
 
 
 def _uses(records: Iterable[Record]) -> list[tuple[Record, Rank, RankUse]]:
@@ -110,15 +111,15 @@ def _counted(records: Sequence[Record]) -> list[str]:
             names.setdefault(record.specification.stack, set()).add(use.way.interface)
     if not names:
         return []
-    told = "; ".join(f"{stack} {', '.join(sorted(found))}" for stack, found in names.items())
+    interfaces = "; ".join(f"{stack} {', '.join(sorted(found))}" for stack, found in names.items())
     return [
         "Sent and received are those of the interface over which a rank meets the others, with all else that "
         "goes over it (the results on shared storage, what other programs send). Ranks of one namespace are "
-        f"given equal shares of its traffic. Interfaces: {told}. The records have the others, too."
+        f"given equal shares of its traffic. Interfaces: {interfaces}. The records have the others, too."
     ]
 
 
-def _explained(found: Sequence[Used]) -> list[str]:
+def _explained(found: Sequence[CellUse]) -> list[str]:
     if not found:
         return []
     return [

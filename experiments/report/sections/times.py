@@ -1,19 +1,49 @@
-"""The report's first table and its bars: a row for each cell, with its times as text."""
+"""The report's first table: a row for each cell, with its times, its accuracy and what it is held against."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import Final
 
-from experiments.analysis.figures import Accuracy, Cell, value_text
+from experiments.analysis.figures import Accuracy, Cell, Figures
 from experiments.analysis.statistics import Estimate, Ratio
 from experiments.campaign.campaign import CampaignFile
 from experiments.records.record import Record
-from experiments.report.chart import Bar, bar_chart
-from experiments.report.tables import NOTHING, change_text, interval_text
-from experiments.util.words import counted
+from experiments.report.formats import (
+    CHANGE,
+    GROUPED,
+    PERCENT,
+    PLAIN,
+    RATIO,
+    TENTHS,
+    Format,
+    Value,
+    number,
+    plain_interval,
+)
+from experiments.report.names import value_text
+from experiments.report.tables import Column, Table
 from training.spec import PretrainedModel
+
+TITLE: Final = "Times, accuracy, weights"
+SHARE: Final = Format(3)  # of reviews that are judged rightly
+
+
+def times_table(figures: Figures) -> Table:
+    """Every cell of the campaign."""
+    baseline, axes = figures.campaign.baseline, varying_axes(figures.cells)
+    words = {"stack", *axes, "accuracy", "weights"}
+    names = ["stack", "workers", *axes, "runs", "train_s", "95 % interval", "total_s", "accuracy"]
+    names += [f"{clock} over {baseline}" for clock in ("train_s", "total_s")]
+    names += ["speed-up", "efficiency", "weights"]
+    return Table(
+        title=TITLE,
+        before="",
+        columns=[Column(name, name not in words) for name in names],
+        rows=[_row(cell, axes) for cell in figures.cells],
+        after=_remarks(figures),
+    )
 
 
 def varying_axes(cells: Sequence[Cell]) -> list[str]:
@@ -24,121 +54,106 @@ def varying_axes(cells: Sequence[Cell]) -> list[str]:
     ]
 
 
-def row(cell: Cell, extra: Sequence[str]) -> dict[str, Any]:
-    """A cell as the first table shows it, with its values of the axes in `extra`."""
-    digests = {record.weights_digest for record in cell.records}
-    return {
-        "stack": cell.stack,
-        "workers": cell.workers,
-        "extra": [value_text(cell.axes[name]) for name in extra],
-        "runs": f"{len(cell.records)} of {cell.planned}{_throttled(cell.records)}",
-        "filled": bool(cell.records),
-        "train": _spread(cell.train_s),
-        "interval": _interval(cell.train_s),
-        "total": _spread(cell.total_s),
-        "accuracy": _accuracy(cell.accuracy),
-        "overhead_train": _ratio(cell.overhead_train, cell, _percent, " %"),
-        "overhead_total": _ratio(cell.overhead_total, cell, _percent, " %"),
-        "speed_up": _ratio(cell.speed_up, cell, "{:.2f}".format),
-        "efficiency": _efficiency(cell.efficiency),
-        "weights": _weights(sorted(digest for digest in digests if digest)),
-    }
-
-
-def times_chart(cells: Sequence[Cell], extra: Sequence[str], baseline: str) -> str:
-    """The bars below the first table, as SVG."""
-    bars = [
-        Bar(
-            f"{_label(cell, extra)}, n={cell.train_s.n}",
-            cell.train_s.mean,
-            cell.total_s.mean,
-            cell.stack == baseline,
-            _several([record.train_s for record in cell.records if record.train_s is not None]),
-        )
-        for cell in cells
-        if cell.train_s is not None and cell.total_s is not None
+def _row(cell: Cell, axes: Sequence[str]) -> list[Value | str]:
+    train, share = cell.train_s, cell.efficiency
+    return [
+        cell.stack,
+        Value(cell.workers),
+        *(_axis_value(cell.axes[name]) for name in axes),
+        Value(len(cell.records), Format(unit=f" of {cell.planned}{_throttled(cell.records)}")),
+        _spread(train),
+        plain_interval(train.low if train else None, train.high if train else None, TENTHS),
+        _spread(cell.total_s),
+        _accuracy(cell.accuracy),
+        _ratio(cell.overhead_train, cell, CHANGE, 1),
+        _ratio(cell.overhead_total, cell, CHANGE, 1),
+        _ratio(cell.speed_up, cell, RATIO),
+        Value(share.mean, PERCENT, low=share.low, high=share.high) if share else Value(None),
+        Value(_weights(cell.records), kind="code"),
     ]
-    return bar_chart(bars, "Training time within total time, in seconds")
 
 
-def _several(times: list[float]) -> list[float]:
-    """A single run needs no dot: its bar is it."""
-    return times if len(times) > 1 else []
+def _axis_value(value: object) -> Value:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return Value(value, PLAIN)
+    return Value(value_text(value))
 
 
-def accuracy_note(cells: Sequence[Cell], campaign: CampaignFile) -> str:
-    """How good an accuracy is, and what it may not be held against; empty where there is none."""
-    known = [cell.accuracy for cell in cells if cell.accuracy is not None]
-    if not known:
-        return ""
-    count, width = known[0].count, max(accuracy.half_width for accuracy in known)
-    text = f"one over {count:,} reviews is good to ±{width:.2f} (95 %), and no better."
-    work = campaign.measured[0].specification.work
-    if work.data.source == "imdb" and isinstance(work.model, PretrainedModel):
-        return text
-    why = [campaign.dataset.get("source", {}).get("note", f"The data are {work.data.source}.")]
-    if not isinstance(work.model, PretrainedModel):
-        why.append("The model starts from scratch.")
-    return f"{text} It is not comparable with the dissertation's: {' '.join(why)}"
+def _spread(found: Estimate | None) -> Value:
+    return Value(found.mean, TENTHS, spread=found.sd) if found else Value(None)
 
 
-def _ratio(found: Ratio | None, cell: Cell, shown: Callable[[float], str], unit: str = "") -> str:
-    """A ratio with its interval, and how many pairs it comes from where they are fewer than the runs."""
+def _accuracy(found: Accuracy | None) -> Value:
     if found is None:
-        return NOTHING
-    beside = []
-    if found.low is not None and found.high is not None:
-        beside.append(f"{shown(found.low)} to {shown(found.high)}")
-    if found.n != len(cell.records):
-        beside.append(f"n={found.n}")
-    return shown(found.ratio) + unit + (f" ({', '.join(beside)})" if beside else "")
+        return Value(None)
+    note = f"{found.correct} of {found.count}" if found.correct is not None else f"mean of {found.n}"
+    return Value(found.accuracy, SHARE, spread=found.half_width, note=note)
 
 
-def _efficiency(found: Estimate | None) -> str:
+def _ratio(found: Ratio | None, cell: Cell, form: Format, less: float = 0) -> Value:
+    """A ratio, `less` so much, and how many pairs it comes from where they are fewer than the runs."""
     if found is None:
-        return NOTHING
-    if found.low is None or found.high is None:
-        return f"{found.mean * 100:.0f} %"
-    return f"{found.mean * 100:.0f} % ({interval_text(found.low * 100, found.high * 100, 0)})"
+        return Value(None)
+    low, high = (None if end is None else end - less for end in (found.low, found.high))
+    note = "" if found.n == len(cell.records) else f"n={found.n}"
+    return Value(found.ratio - less, form, low=low, high=high, note=note)
 
 
 def _throttled(records: Sequence[Record]) -> str:
     """A mark on a row whose GPUs slowed themselves down: its times are not those of a GPU at full speed."""
-    number = sum(any(rank.gpu and rank.gpu.throttled for rank in record.ranks) for record in records)
-    return f", {number} throttled" if number else ""
+    throttled = sum(any(rank.gpu and rank.gpu.throttled for rank in record.ranks) for record in records)
+    return f", {throttled} throttled" if throttled else ""
 
 
-def _weights(digests: Sequence[str]) -> str:
+def _weights(records: Sequence[Record]) -> str | None:
+    digests = sorted({record.weights_digest for record in records if record.weights_digest})
     if not digests:
-        return NOTHING
+        return None
     return digests[0][:8] if len(digests) == 1 else f"{len(digests)} seeds"
 
 
-def _spread(value: Estimate | None) -> str:
-    if value is None:
-        return NOTHING
-    return f"{value.mean:.1f}" if value.sd is None else f"{value.mean:.1f} ± {value.sd:.1f}"
-
-
-def _interval(value: Estimate | None) -> str:
-    return NOTHING if value is None else interval_text(value.low, value.high, 1)
-
-
-def _accuracy(value: Accuracy | None) -> str:
-    if value is None:
-        return NOTHING
-    text = f"{value.accuracy:.3f} ± {value.half_width:.3f}"
-    return (
-        f"{text} ({value.correct} of {value.count})"
-        if value.correct is not None
-        else f"{text} (mean of {value.n})"
+def _remarks(figures: Figures) -> list[str]:
+    filled = [cell for cell in figures.cells if cell.records]
+    steps = (
+        "All workers of a run share one batch: the same steps, whatever their number."
+        if figures.same_steps
+        else "Several workers take several batches at once and fewer steps: the training problem changes "
+        "with them."
     )
+    accuracy = accuracy_note(filled, figures.campaign)
+    return [
+        "train_s: seconds inside the training function, the slowest rank's. Compare only this with the "
+        "dissertation's times.",
+        "total_s: seconds from submission until the run's data was home.",
+        "train_s, total_s: ± is the standard deviation over the seeds. Accuracy: ± is half a 95 % interval "
+        "of one run.",
+        "Runs: how many runs, of those that were planned, the figures of a row come from. Ratios are "
+        "geometric means over pairs of runs of the same seed, with their 95 % intervals; n says how many "
+        "pairs where these are fewer than the runs.",
+        "Speed-up: one worker's train_s divided by this row's, on the same stack and for the same epochs. "
+        f"{steps}",
+        "Weights: the first eight digits of the digest of the trained weights.",
+        *([f"Accuracy: {accuracy}"] if accuracy else []),
+        *(
+            ["Every figure is from a single run: there is no spread, and a small difference may be chance."]
+            if filled and all(len(cell.records) == 1 for cell in filled)
+            else []
+        ),
+    ]
 
 
-def _percent(ratio: float) -> str:
-    return change_text(ratio - 1).removesuffix(" %")
-
-
-def _label(cell: Cell, extra: Sequence[str]) -> str:
-    parts = [cell.stack, counted(cell.workers, "worker")]
-    return ", ".join([*parts, *(f"{name} {value_text(cell.axes[name])}" for name in extra)])
+def accuracy_note(cells: Sequence[Cell], campaign: CampaignFile) -> str:
+    """How good an accuracy is, and what it must not be compared with; empty where there is none."""
+    known = [cell.accuracy for cell in cells if cell.accuracy is not None]
+    if not known:
+        return ""
+    width = number(max(accuracy.half_width for accuracy in known), RATIO)
+    reviews = number(known[0].count, GROUPED)
+    text = f"one over {reviews} reviews is good to ±{width} (95 %), and no better."
+    work = campaign.measured[0].specification.work
+    if work.data.source == "imdb" and isinstance(work.model, PretrainedModel):
+        return text
+    reasons = [campaign.dataset.get("source", {}).get("note", f"The data are {work.data.source}.")]
+    if not isinstance(work.model, PretrainedModel):
+        reasons.append("The model starts from scratch.")
+    return f"{text} It is not comparable with the dissertation's: {' '.join(reasons)}"

@@ -1,48 +1,15 @@
 // Sorts a table by the head of a column or, where rows are cards without a head, by a list above the table.
+// A cell's number is in its data-value, empty where there is none; a cell without it holds words.
 // Without this script every table stands as it was written, and whole.
 (() => {
   "use strict";
   const words = new Intl.Collator("en", { numeric: true });
-  // What a cell begins with: a number, alone or before "±", "%", "of 3", a unit, an interval's end. Not dates, not digests.
-  const begins = /^(<?)\s*([+\u2212-]?\d[\d,]*(?:\.\d+)?)(?![\w.:,\u2013\u2212-])/;
 
-  function number(text) {
-    const found = begins.exec(text);
-    if (!found) return null;
-    const value = Number(found[2].replaceAll(",", "").replace("\u2212", "-"));
-    return found[1] ? value - 1e-9 : value;  // "< 0.001" comes before "0.001"
-  }
-
-  const told = (cell) => {
-    const text = cell.textContent.trim();
-    return text === "\u2013" ? "" : text;
-  };
-
-  // The column's values, each as [group, value]: numbers, words, nothing. A group stays behind the one before it.
-  function keys(rows, head) {
-    const texts = rows.map((row) => told(row.cells[head.cellIndex]));
-    const numbers = texts.map(number);
-    const counts = head.classList.contains("n") || texts.every((text, at) => !text || numbers[at] !== null);
-    return texts.map((text, at) => {
-      if (!text) return [2, ""];
-      return counts && numbers[at] !== null ? [0, numbers[at]] : [1, text];
-    });
-  }
-
-  function arrange(body, written, head, descending) {
-    const way = descending ? -1 : 1;
-    const found = head ? keys(written, head) : [];
-    const places = [...written.keys()];
-    if (head) {
-      places.sort((left, right) => {
-        const [group, value] = found[left];
-        const [other, against] = found[right];
-        if (group !== other) return group - other;
-        return way * (group === 0 ? value - against : words.compare(value, against)) || left - right;
-      });
-    }
-    body.append(...places.map((at) => written[at]));
-  }
+  // Numbers, then words, then nothing, whichever way the column is sorted.
+  const group = ({ dataset: { value } }) => value === "" ? 2 : value === undefined ? 1 : 0;
+  const compare = (one, other) => group(one) === 0
+    ? one.dataset.value - other.dataset.value
+    : words.compare(one.textContent, other.textContent);
 
   function element(name, changes = {}, ...inside) {
     const made = Object.assign(document.createElement(name), changes);
@@ -59,7 +26,12 @@
     const turn = element("button", { type: "button", disabled: true }, "ascending");
 
     function sort(head, descending) {
-      arrange(body, written, head, descending);
+      const way = descending ? -1 : 1;
+      const rows = head ? written.toSorted((above, below) => {
+        const [one, other] = [above.cells[head.cellIndex], below.cells[head.cellIndex]];
+        return group(one) - group(other) || way * compare(one, other);
+      }) : written;
+      body.append(...rows);
       heads.forEach((each) => each.removeAttribute("aria-sort"));
       if (head) head.setAttribute("aria-sort", descending ? "descending" : "ascending");
       list.value = head ? String(head.cellIndex) : "";

@@ -209,3 +209,14 @@ def with_batches(
             different |= changes if stack == "spark" else {}
             records.append(record(stack, workers, seconds, seconds + 10, seed, **different))
     return campaign(results, plan, records)
+
+
+def seeds(results: Path, spark: float, noise: float) -> Campaign:
+    """A campaign of five seeds on two stacks: Spark takes `spark` times as long, give or take `noise`."""
+    plan = [planned(stack, 2, seed) for stack in ("ddp", "spark") for seed in range(1, 6)]
+    records = []
+    for seed in range(1, 6):
+        drift = 1 + 0.1 * seed
+        records.append(record("ddp", 2, 30 * drift, 45.0, seed))
+        records.append(record("spark", 2, 30 * drift * spark * (1 + noise * (seed - 3)), 45.0, seed))
+    return campaign(results, plan, records)

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
-from experiments.analysis.compare import changes, differences, rows
+from experiments.analysis.compare import changes
+from experiments.analysis.verdicts import Outcome, outcome
 from experiments.campaign.plan import PlannedRun
 from experiments.cli import main
+from experiments.console.comparison import change_verdict, differences
 from experiments.util.errors import UserError
 from tests.unit.experiments.made_up_records import STARTED, campaign, planned, record, spec
 
@@ -25,21 +27,19 @@ def made(folder: Path, factor: float, **changed: Any) -> Any:
     )
 
 
-@pytest.mark.parametrize(
-    ("factor", "verdict"), [(1.1, "slower"), (0.9, "faster"), (1.0, "the same within 3 %")]
-)
-def test_cells_are_paired_by_seed(tmp_path: Path, factor: float, verdict: str) -> None:
+@pytest.mark.parametrize(("factor", "shown"), [(1.1, "longer"), (0.9, "shorter"), (1.0, "same")])
+def test_cells_are_paired_by_seed(tmp_path: Path, factor: float, shown: Outcome) -> None:
     first, second = made(tmp_path / "a", 1.0), made(tmp_path / "b", factor)
     (change,) = changes(first, second)
     assert change.ratio.ratio == pytest.approx(factor) and change.ratio.n == 5
-    assert change.verdict == verdict
-    assert change.weights == "equal weights"
+    assert outcome(change.ratio) == shown
+    assert change.same_weights
     assert differences(first, second) == []
 
 
 def test_other_weights_are_said(tmp_path: Path) -> None:
     first, second = made(tmp_path / "a", 1.0), made(tmp_path / "b", 1.0, weights_digest="f" * 64)
-    assert changes(first, second)[0].weights == "other weights"
+    assert not changes(first, second)[0].same_weights
 
 
 def test_a_verdict_on_other_work_says_so(tmp_path: Path) -> None:
@@ -51,8 +51,8 @@ def test_a_verdict_on_other_work_says_so(tmp_path: Path) -> None:
     plan = [PlannedRun(run_id=other.run_id, axes=axes, specification=other)]
     second = campaign(tmp_path / "b", plan, [record("ddp", 2, 50.0, 60.0, **changed)])
     (change,) = changes(made(tmp_path / "a", 1.0), second)
-    assert change.verdict == "a single pair: nothing can be said; of other work"
-    assert rows([change])[0][4] == change.verdict
+    assert (outcome(change.ratio), change.unlike) == ("single", "work")
+    assert change_verdict(change).endswith("; of other work")
 
 
 def test_a_verdict_on_runs_side_by_side_against_runs_that_were_alone_says_so(tmp_path: Path) -> None:
@@ -70,7 +70,8 @@ def test_a_verdict_on_runs_side_by_side_against_runs_that_were_alone_says_so(tmp
 
     second = cells("b", 1.1, why="side by side", begun=STARTED)
     beside, alone = changes(cells("a", 1.0), second)
-    assert (beside.verdict, alone.verdict) == ("slower; side by side in one of them only", "slower")
+    assert outcome(beside.ratio) == outcome(alone.ratio) == "longer"
+    assert (beside.unlike, alone.unlike) == ("side by side", None)
 
 
 def test_campaigns_without_a_run_in_common_are_refused(tmp_path: Path) -> None:

@@ -11,11 +11,14 @@ from matplotlib.patches import Rectangle
 from pyarrow import csv
 from scipy import stats
 
+from experiments.analysis.analysis import analyse
 from experiments.analysis.figures import figures_of
-from experiments.analysis.ladders import Waterfall, waterfalls
+from experiments.analysis.ladders import SkippedRung, Waterfall, waterfalls
 from experiments.analysis.statistics import mean_difference
-from experiments.report.sections.ladders import draw_waterfalls, why_table
-from experiments.report.writer import view, write_report
+from experiments.report.names import ladder_name
+from experiments.report.sections.conclusions import conclusions
+from experiments.report.sections.ladders import draw_waterfalls, ladders_table
+from experiments.report.writer import write_report
 from tests.unit.experiments.made_up_ladder import (
     END,
     LADDER,
@@ -28,6 +31,7 @@ from tests.unit.experiments.made_up_ladder import (
     with_ladders,
 )
 from tests.unit.experiments.made_up_records import campaign
+from tests.unit.experiments.report.drawn import tables
 
 
 def only(made: object) -> Waterfall:
@@ -37,10 +41,10 @@ def only(made: object) -> Waterfall:
 
 def test_each_step_is_what_it_was_made_to_be(tmp_path: Path) -> None:
     found = only(ladder(tmp_path, seeds=5, tokenizing_s=6.0, stack_s=2.0, noise_s=0.1))
-    assert found.name == "Spark: 2 workers, 2 epochs"
+    assert ladder_name(found) == "Spark: 2 workers, 2 epochs"
     assert [(step.above, step.below) for step in found.steps] == [(START, MIDDLE), (MIDDLE, END)]
     for step, true in zip([*found.steps, found.whole], (6.0, 2.0, 8.0), strict=True):
-        assert step is not None and step.seconds.n == 5 and step.verdict == "costs time"
+        assert step is not None and step.seconds.n == 5 and step.outcome == "costs"
         assert step.seconds.low is not None and step.seconds.high is not None
         assert step.seconds.low < true < step.seconds.high < step.seconds.low + 1.0
         assert step.percent is not None and step.percent.mean == pytest.approx(true / 49.0 * 100, rel=0.03)
@@ -49,7 +53,7 @@ def test_each_step_is_what_it_was_made_to_be(tmp_path: Path) -> None:
     # What has no name in training, and not the whole run's: that holds what lies around training, too.
     (name, seconds), _ = found.steps[1].phases
     assert name == "other" and seconds == pytest.approx(2.0, abs=0.3)
-    assert found.left_out == [("more threads", f'On this cluster it is the same run as "{START}".')]
+    assert found.skipped == [SkippedRung("more threads", "same run", START)]
     assert [label for label, _ in found.rungs] == [START, MIDDLE, END]
 
 
@@ -66,7 +70,7 @@ def test_the_interval_is_students_of_the_pairs() -> None:
 def test_nothing_is_claimed_that_the_interval_does_not_allow(tmp_path: Path) -> None:
     found = only(ladder(tmp_path, seeds=4, tokenizing_s=8.0, stack_s=0.0, noise_s=0.5))
     costs, nothing = found.steps
-    assert costs.verdict == "costs time" and nothing.verdict.startswith("can't tell: only about ")
+    assert (costs.outcome, nothing.outcome) == ("costs", "open")
     # Seen four times in five: somewhat more than what an interval that just excludes 0 takes.
     assert nothing.seconds.visible is not None and costs.seconds.mean > nothing.seconds.visible
     half = (nothing.seconds.high or 0.0) - nothing.seconds.mean
@@ -75,22 +79,22 @@ def test_nothing_is_claimed_that_the_interval_does_not_allow(tmp_path: Path) -> 
     assert nothing.seconds.low < 0 < nothing.seconds.high
     # Corrected for their number: this one is the last of Holm's.
     assert nothing.seconds.error is not None
-    assert nothing.corrected_p == pytest.approx(
+    assert nothing.seconds.p == pytest.approx(
         2 * stats.t.sf(abs(nothing.seconds.mean) / nothing.seconds.error, 3)
     )
-    assert costs.seconds.error is not None and costs.corrected_p is not None
-    assert costs.corrected_p > 1.5 * 2 * stats.t.sf(costs.seconds.mean / costs.seconds.error, 3)
+    assert costs.seconds.error is not None and costs.seconds.p is not None
+    assert costs.seconds.p > 1.5 * 2 * stats.t.sf(costs.seconds.mean / costs.seconds.error, 3)
     saves = only(ladder(tmp_path / "less", seeds=5, tokenizing_s=-4.0, stack_s=0.0, noise_s=0.1))
-    assert saves.steps[0].verdict == "saves time"
+    assert saves.steps[0].outcome == "saves"
 
 
 def test_a_single_pair_has_no_interval_and_says_so(tmp_path: Path) -> None:
     made = ladder(tmp_path, seeds=1, tokenizing_s=6.0, stack_s=2.0, noise_s=0.0)
-    table = why_table(waterfalls(figures_of(made)))
-    assert [cells[3:9] for cells in table.rows[:1]] == [
+    table = ladders_table(waterfalls(figures_of(made)))
+    assert [cells[3:9] for cells in table.texts[:1]] == [
         ["1", "+6.00", "\N{EN DASH}", "+14.0", "\N{EN DASH}", "\N{EN DASH}"]
     ]
-    assert all(cells[-1].startswith("a single pair: no interval") for cells in table.rows)
+    assert {step.outcome for step in only(made).every_step} == {"single"}
 
 
 def test_a_rung_that_cannot_be_run_is_left_out_and_its_neighbours_are_compared(tmp_path: Path) -> None:
@@ -101,7 +105,7 @@ def test_a_rung_that_cannot_be_run_is_left_out_and_its_neighbours_are_compared(t
         plan += [row(runs[0]), row(runs[1], cannot_run="It is too slow here."), row(runs[2])]
         records += [outcome(runs[0], 50.0 + seed / 10, 1.0), outcome(runs[2], 40.0, 1.0)]
     found = only(with_ladders(campaign(tmp_path, plan, records), LADDER))
-    assert (MIDDLE, "It is too slow here.") in found.left_out
+    assert SkippedRung(MIDDLE, "impossible", "It is too slow here.") in found.skipped
     assert [(step.above, step.below) for step in found.steps] == [(START, END)] and found.whole is None
     assert found.steps[0].seconds.mean == pytest.approx(10.2)
 
@@ -116,8 +120,8 @@ def test_a_ladder_without_its_last_rung_says_so(tmp_path: Path) -> None:
                 plan.append(row(one, cannot_run="It is not here." if stack == lacking else None))
                 records += [] if stack == lacking else [outcome(one, seconds, 1.0)]
         made = campaign(tmp_path / f"lacks{lacking}", plan, records)
-        found = why_table(waterfalls(figures_of(with_ladders(made, {"name": "L", "rungs": rungs}))))
-        assert found.rows[-1][1] == mark
+        found = ladders_table(waterfalls(figures_of(with_ladders(made, {"name": "L", "rungs": rungs}))))
+        assert found.texts[-1][1] == mark
         assert "% of the last rung measured" in [column.name for column in found.columns]
 
 
@@ -133,7 +137,7 @@ def test_a_waterfall_ends_at_its_last_rung_though_a_rung_lacks_a_seed(tmp_path: 
     assert whole.get_width() == pytest.approx(8.0)  # and not 6.5: the machine drifts by 3 s a seed
     assert tokenising.get_x() == pytest.approx(8.0)
     assert stack.get_x() + stack.get_width() == pytest.approx(0.0)
-    assert "its rungs have not all the same seeds" in why_table([found]).after[-1]
+    assert "its rungs have not all the same seeds" in ladders_table([found]).after[-1]
 
 
 def test_ladders_are_climbed_for_each_number_of_workers(tmp_path: Path) -> None:
@@ -145,9 +149,12 @@ def test_ladders_are_climbed_for_each_number_of_workers(tmp_path: Path) -> None:
                 plan.append(row(one))
                 records.append(outcome(one, seconds, 1.0))
     found = waterfalls(figures_of(with_ladders(campaign(tmp_path, plan, records), LADDER)))
-    assert [each.name for each in found] == ["Spark: 1 worker, 2 epochs", "Spark: 2 workers, 2 epochs"]
+    assert [ladder_name(each) for each in found] == [
+        "Spark: 1 worker, 2 epochs",
+        "Spark: 2 workers, 2 epochs",
+    ]
     assert [each.steps[0].seconds.mean for each in found] == pytest.approx([3.0, 5.0])
-    assert (START, "The matrix has no such run.") in found[0].left_out
+    assert SkippedRung(START, "no such run") in found[0].skipped
 
 
 def test_nothing_measured_is_no_ladder_yet(tmp_path: Path) -> None:
@@ -155,22 +162,20 @@ def test_nothing_measured_is_no_ladder_yet(tmp_path: Path) -> None:
     assert waterfalls(figures_of(made)) == []
     plan = [row(specification(stack, "before", 1)) for stack in ("spark", "ddp")]
     found = only(with_ladders(campaign(tmp_path / "more", plan, []), LADDER))
-    assert not found.steps and (END, "No run of it is ok yet.") in found.left_out
+    assert not found.steps and SkippedRung(END, "not yet") in found.skipped
     assert write_report(with_ladders(campaign(tmp_path / "last", plan, []), LADDER))
 
 
 def test_the_summary_says_which_steps_are_certain(tmp_path: Path) -> None:
-    content = view(figures_of(ladder(tmp_path, seeds=4, tokenizing_s=8.0, stack_s=0.0, noise_s=0.5)))
-    seconds = content["waterfalls"][0].steps[0].seconds
-    assert content["conclusions"] == [
+    analysis = analyse(ladder(tmp_path, seeds=4, tokenizing_s=8.0, stack_s=0.0, noise_s=0.5))
+    seconds = analysis.waterfalls[0].steps[0].seconds
+    assert conclusions(analysis) == [
         f'Of the ladders\' steps, Spark: 2 workers, 2 epochs: "{START}" takes {seconds.low:.2f} to '
         f'{seconds.high:.2f} s longer than "{MIDDLE}"; 1 of 2 can\'t tell.'
     ]
-    saves = view(figures_of(ladder(tmp_path / "less", seeds=5, tokenizing_s=-4.0, stack_s=0.0, noise_s=0.1)))
-    assert f'"{START}" takes 3.' in saves["conclusions"][0]
-    assert f' s less than "{MIDDLE}"' in saves["conclusions"][0]
-    nothing = view(figures_of(ladder(tmp_path / "none", seeds=3, tokenizing_s=0.0, stack_s=0.0, noise_s=0.5)))
-    assert nothing["conclusions"] == ["Of the ladders' steps, 2 of 2 can't tell."]
+    saves = analyse(ladder(tmp_path / "less", seeds=5, tokenizing_s=-4.0, stack_s=0.0, noise_s=0.1))
+    assert f'"{START}" takes 3.' in conclusions(saves)[0]
+    assert f' s less than "{MIDDLE}"' in conclusions(saves)[0]
 
 
 def test_the_report_shows_the_ladder_and_is_the_same_again(tmp_path: Path) -> None:
@@ -198,5 +203,4 @@ def test_the_report_shows_the_ladder_and_is_the_same_again(tmp_path: Path) -> No
 
 def test_a_campaign_without_ladders_has_no_such_table(tmp_path: Path) -> None:
     made = with_ladders(ladder(tmp_path, seeds=2, tokenizing_s=6.0, stack_s=2.0, noise_s=0.1))
-    content = view(figures_of(made))
-    assert not content["waterfalls"] and all(table.title != "Why" for table in content["tables"])
+    assert not analyse(made).waterfalls and "Why" not in tables(made)

@@ -10,20 +10,23 @@ from typing import Any
 
 import pytest
 
+from experiments.analysis.analysis import analyse
 from experiments.analysis.figures import figures_of
-from experiments.analysis.users import occasions, users_rows
+from experiments.analysis.users import occasions
 from experiments.campaign.campaign import open_campaign
 from experiments.campaign.concurrent import WAITS_S, Group
 from experiments.campaign.estimates import Estimates
 from experiments.campaign.resume import Deadline
 from experiments.matrix.loading import load_matrix
 from experiments.records.record import Record, read_record
-from experiments.report.sections.users import together_sentences
-from experiments.report.writer import view, write_report
+from experiments.report.export_rows import export_rows
+from experiments.report.sections.users import company_sentences
+from experiments.report.writer import write_report
 from experiments.util.errors import UserError
 from tests.unit.experiments.campaign.test_loop import alive
 from tests.unit.experiments.made_up_records import STARTED, campaign, planned, record
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace
+from tests.unit.experiments.report.drawn import tables
 
 USERS = MATRIX.replace("seed: [1]\norder", "seed: [1, 2, 3]\ntogether: [[1, 2]]\norder")
 FIRST, SECOND = "plain-w1-e2-s1", "plain-w1-e2-s2"
@@ -106,8 +109,8 @@ def test_where_one_user_fails_the_other_ends_and_both_are_made_anew(workplace: W
         f"{SECOND}/01": "ok",
     }
     assert workplace.calls()[-2:] == ["stop", "lock free"]
-    told_of = dict(figures_of(open_campaign(workplace.campaigns()[-1])).not_run)
-    assert any("there is no result of the same moment" in reason for reason in told_of.values())
+    not_run = figures_of(open_campaign(workplace.campaigns()[-1])).not_run
+    assert "others" in {missing.reason for missing in not_run}
 
     workplace.behaviour()
     assert workplace.run("run", "small", "--retry", "failed")[0] == 0
@@ -187,7 +190,7 @@ def test_side_by_side_are_runs_of_one_worker_and_no_others(workplace: Workplace)
         assert each.together is None or each.together.why == "side by side"
     assert not workplace.faults()
     figures = figures_of(open_campaign(workplace.campaigns()[-1]))
-    assert "4 of 8 runs were made side by side with others" in together_sentences(figures)[0]
+    assert "4 of 8 runs were made side by side with others" in company_sentences(figures, 0)[0]
     assert all(len(cell.records) == 1 for cell in figures.cells)
 
 
@@ -264,7 +267,7 @@ def test_the_tables_of_users(tmp_path: Path) -> None:
     figures = figures_of(there)
     assert [len(cell.records) for cell in figures.cells] == [1, 1]
 
-    by_stack = {each.cell.stack: each for each in occasions(figures)}
+    by_stack = {each.cell.stack: each for each in occasions(figures)[0]}
     ddp, spark = by_stack["ddp"], by_stack["spark"]
     assert [user.slowdown for user in ddp.users] == [1.5, 1.55] and ddp.in_turn is None
     assert ddp.overlap_s == 128 - 102 and ddp.makespan_s == 32 and ddp.in_turn_s == 40
@@ -273,17 +276,30 @@ def test_the_tables_of_users(tmp_path: Path) -> None:
     assert [user.seed for user in spark.in_turn or []] == [1, 2]
     assert [user.waited_s for user in spark.users] == [1.0, 21.0]
 
-    tables = {table.title: table for table in view(figures)["tables"]}
-    rows = tables["Two users at once"].rows
-    assert rows[3] == ["spark", "2", "2", "2", "20.0", "40.0", "2.00", "1.0", "21.0", "1", "worker1, worker2"]
-    whole = tables["Two users at once: fairness"]
-    assert whole.rows[1] == ["spark", "2", "2", "2", "0.900", "41.0", "40.0", "1.02", "0.0"]
+    shown = tables(there)
+    assert shown["Two users at once"].texts[3] == [
+        "spark",
+        "2",
+        "2",
+        "2",
+        "20.0",
+        "40.0",
+        "2.00",
+        "1.0",
+        "21.0",
+        "1",
+        "worker1, worker2",
+    ]
+    whole = shown["Two users at once: fairness"]
+    assert whole.texts[1] == ["spark", "2", "2", "2", "0.900", "41.0", "40.0", "1.02", "0.0"]
     assert whole.after[0].startswith(
         "ddp, 2 workers each, 2 epochs: they trained at the same time for 26.0 s (96 % of the shortest "
         "training), on the same nodes, and took 1.50 and 1.55 times"
     )
     assert "they took turns. The user of seed 2 trained last, and waited 21.0 s" in whole.after[1]
-    exported = {(row["stack"], row["setting"], row["quantity"]): row for row in users_rows([ddp, spark])}
+    exported = {
+        (row.get("stack"), row.get("setting"), row["quantity"]): row for row in export_rows(analyse(there))
+    }
     assert exported["spark", "seeds 1, 2", "fairness"]["value"] == pytest.approx(0.9)
     assert exported["ddp", "seed 2 of 1, 2", "slowdown"]["value"] == 1.55
     write_report(there)
@@ -297,6 +313,6 @@ def test_users_without_anybody_alone_are_named(tmp_path: Path) -> None:
     ids = [run.run_id for run in plan]
     plan = [run.model_copy(update={"together": ids}) for run in plan]
     there = campaign(tmp_path, plan, [made("ddp", 1, 0, 30, 0, True), made("ddp", 2, 0, 30, 0, True)])
-    assert occasions(figures_of(there)) == []
-    assert "1 occasion of these can't be held against anything" in together_sentences(figures_of(there))[1]
+    assert occasions(figures_of(there)) == ([], 1)
+    assert "1 occasion of these can't be held against anything" in company_sentences(figures_of(there), 1)[1]
     write_report(there)

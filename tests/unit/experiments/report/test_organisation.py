@@ -13,7 +13,6 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
-from experiments.analysis.figures import figures_of
 from experiments.campaign.code_archive import launching_digest
 from experiments.campaign.stacks import FILE as STACKS_FILE
 from experiments.campaign.stacks import (
@@ -31,14 +30,13 @@ from experiments.cluster.provisioning import FILE as PROVISIONING_FILE
 from experiments.cluster.provisioning import Provisioning
 from experiments.cluster.stack_facts import OFFERS, Claim, Facts, read_facts
 from experiments.console.check import faults_of
-from experiments.report.sections.decisions import situations
 from experiments.report.tables import Table
-from experiments.report.writer import view, write_report
+from experiments.report.writer import write_report
 from experiments.util.errors import UserError
 from experiments.util.paths import REPOSITORY
-from tests.unit.experiments.made_up_records import STARTED, campaign, planned, quick, record, with_batches
+from tests.unit.experiments.made_up_records import STARTED, campaign, planned, quick, record
 from tests.unit.experiments.made_up_workplace import Workplace
-from tests.unit.experiments.report.test_report import seeds
+from tests.unit.experiments.report.drawn import tables
 
 STACKS = sorted(path.parts[-3] for path in (REPOSITORY / "roles").glob("*/tasks/run.yml"))
 DEBIAN = dict.fromkeys(("master", "workers"), "Debian GNU/Linux 12 (bookworm)")
@@ -185,25 +183,21 @@ def keep(folder: Path, about: About) -> None:
 
 
 def table(made: Any, title: str) -> Table:
-    found: Table = next(each for each in view(figures_of(made))["tables"] if each.title == title)
-    return found
+    return tables(made)[title]
 
 
 def rows(made: Any, title: str, columns: int = 1) -> dict[tuple[str, ...], list[str]]:
-    return {tuple(row[:columns]): row[columns:] for row in table(made, title).rows}
+    return {tuple(row[:columns]): row[columns:] for row in table(made, title).texts}
 
 
 TWO = Stacks(stacks={"ddp": made_up("ddp"), "spark": made_up("spark", "built in")})
 NEEDS, USING = "What each stack needs to be installed", "What using a stack takes"
-OFFERED, WHICH = "What each stack offers", "Which stack in which situation"
+OFFERED = "What each stack offers"
 
 
 def test_what_a_campaign_did_not_keep_is_said_to_be_not_recorded(tmp_path: Path) -> None:
     made = quick(tmp_path)
     assert rows(made, NEEDS) == {("all",): ["not recorded: the campaign began before campaigns kept this"]}
-    decisions = rows(made, WHICH)
-    assert decisions["setting it up must be little work",][2:] == ["not recorded"] * 3
-    assert decisions["experiments must be tracked",][2:] == ["not recorded"] * 3
     keep(made.folder, About(stacks=TWO))
     assert rows(made, NEEDS)["seconds in provisioning",] == ["not recorded"] * 2
 
@@ -301,123 +295,6 @@ def test_what_is_offered_is_shown_or_marked(tmp_path: Path) -> None:
     assert found["Fault tolerance", "ddp"][2] == "not shown: nobody tried"
     assert found["Fault tolerance", "spark"][2] == "test 1, against a mock"
     assert table(made, OFFERED).after == ["Test 1: tests/unit/test_a.py::test_b"]
-
-
-@pytest.mark.parametrize(
-    ("spark", "noise", "says"),
-    [(1.2, 0.002, "ddp"), (0.8, 0.002, "spark rather than ddp"), (1.01, 0.03, "can't tell")],
-)
-def test_a_decision_on_speed_says_what_the_comparisons_allow(
-    tmp_path: Path, spark: float, noise: float, says: str
-) -> None:
-    row = rows(seeds(tmp_path, spark, noise), WHICH)["speed above all",]
-    assert row[-1] == says and row[:2] == ["ddp", "train_s over ddp's: Against ddp"]
-    assert row[3].startswith(f"2 workers, 2 epochs: {spark:.2f} (")
-
-
-def test_a_decision_claims_nothing_from_single_runs(tmp_path: Path) -> None:
-    found = rows(quick(tmp_path), WHICH)
-    assert found["speed above all",][-1] == "can't tell"
-    waiting = found["one researcher, nobody else on the cluster",]
-    assert waiting[-1] == "can't tell" and waiting[2].startswith("1 worker, 2 epochs: 12.0 s; 2 workers")
-    assert found["nothing but training",][2:] == ["not measured here"] * 3
-    assert found["training is one part of work on data",][2:] == ["not measured here"] * 3
-    assert found["results must be reproducible",][2:] == ["equal weights in 2 of 2 works"] * 2 + [
-        "no difference"
-    ]
-
-
-def test_waiting_speaks_for_a_stack_whose_interval_is_below_the_others(tmp_path: Path) -> None:
-    plan = [planned(stack, 1, seed) for stack in ("ddp", "spark") for seed in (1, 2, 3)]
-    for apart, says in ((10.0, "ddp"), (0.1, "can't tell")):
-        records = [
-            record(stack, 1, 50.0, 60.0 + 0.1 * seed + (apart if stack == "spark" else 0.0), seed)
-            for stack in ("ddp", "spark")
-            for seed in (1, 2, 3)
-        ]
-        made = campaign(tmp_path / says, plan, records)
-        assert rows(made, WHICH)["one researcher, nobody else on the cluster",][-1] == says
-
-
-def test_time_per_step_speaks_for_a_stack_that_is_faster_with_every_setting(tmp_path: Path) -> None:
-    # Spark's steps take twice as long as DDP's with batches of 16, and less than DDP's with those of 64.
-    cells = [
-        (stack, 1, epochs, batch, [seconds * epochs + seed / 100 for seed in (1, 2, 3)])
-        for stack, batch, seconds in (
-            ("ddp", 16, 10.0),
-            ("spark", 16, 20.0),
-            ("ddp", 64, 6.0),
-            ("spark", 64, 5.0),
-        )
-        for epochs in (2, 10)
-    ]
-    row = rows(with_batches(tmp_path, cells), WHICH)["nothing but training",]
-    assert [entry.count("1 worker, batch_per_worker 16: ") for entry in row[2:4]] == [1, 1]
-    assert [entry.count("1 worker, batch_per_worker 64: ") for entry in row[2:4]] == [1, 1]
-    assert row[-1] == "can't tell"
-
-
-def test_weights_that_differ_speak_for_nobody(tmp_path: Path) -> None:
-    records = [record("ddp", 1, 1, 2), record("spark", 1, 1, 2, weights_digest="f" * 64)]
-    made = campaign(tmp_path, [planned("ddp", 1), planned("spark", 1)], records)
-    row = rows(made, WHICH)["results must be reproducible",]
-    assert row[2:] == ["equal weights in 0 of 1 works"] * 2 + ["none: equal work differed"]
-
-
-def test_times_of_equal_work_that_ended_differently_are_not_compared(tmp_path: Path) -> None:
-    cells = [
-        (stack, 1, epochs, 32, [more * epochs + seed / 100 for seed in (1, 2, 3)])
-        for stack, more in (("ddp", 10.0), ("spark", 20.0))
-        for epochs in (2, 10)
-    ]
-    equal, differs = (
-        with_batches(tmp_path / name, cells, **changes)
-        for name, changes in (("equal", {}), ("differs", {"weights_digest": "f" * 64}))
-    )
-    for situation in ("speed above all", "nothing but training"):
-        assert rows(equal, WHICH)[situation,][-1] == "ddp"
-        assert rows(differs, WHICH)[situation,][-1] == "can't tell: equal work differed"
-    content = view(figures_of(differs))
-    assert content["conclusions"][0] == "So nothing is said of their times against one another."
-    assert "takes" not in " ".join(content["conclusions"])
-    warning = "Equal work did NOT give equal weights"
-    assert [table(made, "Against ddp").before.startswith(warning) for made in (equal, differs)] == [
-        False,
-        True,
-    ]
-
-
-def test_a_feature_speaks_for_a_stack_by_its_level_and_says_so_where_no_test_of_it_does(
-    tmp_path: Path,
-) -> None:
-    made = quick(tmp_path)
-    keep(made.folder, About(stacks=TWO))
-    found = rows(made, WHICH)
-    assert found["experiments must be tracked",][2:] == ["by hand, shown", "built in, shown", "spark"]
-    unsure = made_up("spark", "built in", not_shown="nobody tried")
-    keep(made.folder, About(stacks=TWO.model_copy(update={"stacks": {**TWO.stacks, "spark": unsure}})))
-    found = rows(made, WHICH)
-    assert found["experiments must be tracked",][3:] == ["built in, not shown", "spark (by what is claimed)"]
-
-
-def test_the_stack_that_provisioning_took_fewest_tasks_for_is_little_work(tmp_path: Path) -> None:
-    made = quick(tmp_path)
-    record = provisioned()
-    _, spark, ground, inner = record.roles
-    little = "setting it up must be little work"
-    for tasks, says in ((2, "ddp"), (5, "no difference"), (6, "spark")):
-        ddp = spark.model_copy(update={"role": "ddp", "tasks": tasks})
-        done = record.model_copy(update={"roles": [ddp, spark, ground, inner]})
-        keep(made.folder, About(stacks=TWO, provisioning=done))
-        # Of its own and of the ground that both stand on.
-        assert rows(made, WHICH)[little,][2:] == [f"{tasks + 4} tasks", "9 tasks", says]
-    keep(made.folder, About(provisioning=record))
-    assert rows(made, WHICH)[little,][2:] == ["not recorded", "9 tasks", "not recorded"]
-
-
-def test_every_situation_has_an_entry_and_names_known_stacks(tmp_path: Path) -> None:
-    assert {name for each in situations() for name in each.dissertation} <= set(STACKS)
-    assert len(rows(quick(tmp_path), WHICH)) == len(situations())
 
 
 def test_the_same_campaign_gives_the_same_bytes_with_all_that_it_keeps(tmp_path: Path) -> None:

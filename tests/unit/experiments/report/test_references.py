@@ -10,13 +10,14 @@ import pytest
 from pyarrow import parquet
 
 from experiments.analysis.figures import figures_of
+from experiments.analysis.references import CheckedFigure, check_references
 from experiments.campaign.campaign import Campaign, open_campaign
 from experiments.matrix.references import FILE, keep_references, read_references
-from experiments.report.sections.references import Band, judge
-from experiments.report.writer import view, write_report
+from experiments.report.writer import write_report
 from experiments.util.errors import UserError
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record
 from tests.unit.experiments.made_up_workplace import Workplace
+from tests.unit.experiments.report.drawn import tables
 
 DDP_1 = {"matrix": "made", "stack": "ddp", "workers": 1, "epochs": 2}
 
@@ -28,8 +29,8 @@ def with_references(made: Campaign, *references: dict[str, Any]) -> Campaign:
     return open_campaign(made.folder)
 
 
-def bands(made: Campaign, *references: dict[str, Any]) -> list[Band]:
-    return judge(figures_of(with_references(made, *references))).bands
+def checked(made: Campaign, *references: dict[str, Any]) -> list[CheckedFigure]:
+    return check_references(figures_of(with_references(made, *references))).checked
 
 
 @pytest.mark.parametrize(
@@ -67,28 +68,29 @@ def test_what_was_said_is_kept_as_it_was_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reference", "here", "verdict"),
+    ("reference", "here", "deviation"),
     [
-        (DDP_1 | {"train_s": 48.0, "below": 0.05, "above": 0.05}, 50.0, "within"),
-        (DDP_1 | {"train_s": 47.5, "below": 0.05, "above": 0.05}, 50.0, "left: 5.3 % above"),
-        (DDP_1 | {"train_s": 60, "below": 0.1, "above": 0.1}, 50.0, "left: 16.7 % below"),
-        (DDP_1 | {"train_s": 60, "above": 0.1}, 50.0, "within"),  # quicker is no fault
-        (DDP_1 | {"train_s": 40, "below": 0.1}, 50.0, "within"),
-        (DDP_1 | {"total_s": 50, "above": 0.1}, 62.0, "left: 24.0 % above"),
-        (DDP_1 | {"accuracy": 0.8, "below": 0.02}, 0.78, "left: 2.5 % below"),
-        ({"stack": "spark", "workers": 2, "speed_up": 1.5, "below": 0.1}, 55 / 40, "within"),
-        ({"stack": "ddp", "efficiency": 0.9, "below": 0.1}, 50 / 32 / 2, "left: 13.2 % below"),
-        ({"stack": "spark", "workers": 1, "overhead_train": 0.05, "above": 0.5}, 0.1, "left: 100.0 % above"),
-        ({"stack": "spark", "workers": 2, "overhead_total": 0.3, "above": 0.5}, 61.5 / 45 - 1, "within"),
-        ({"stack": "spark", "workers": 1, "overhead_train": -0.1, "above": 1}, 0.1, "left: 200.0 % above"),
+        (DDP_1 | {"train_s": 48.0, "below": 0.05, "above": 0.05}, 50.0, None),
+        (DDP_1 | {"train_s": 47.5, "below": 0.05, "above": 0.05}, 50.0, 0.053),
+        (DDP_1 | {"train_s": 60, "below": 0.1, "above": 0.1}, 50.0, -0.167),
+        (DDP_1 | {"train_s": 60, "above": 0.1}, 50.0, None),  # quicker is no fault
+        (DDP_1 | {"train_s": 40, "below": 0.1}, 50.0, None),
+        (DDP_1 | {"total_s": 50, "above": 0.1}, 62.0, 0.24),
+        (DDP_1 | {"accuracy": 0.8, "below": 0.02}, 0.78, -0.025),
+        ({"stack": "spark", "workers": 2, "speed_up": 1.5, "below": 0.1}, 55 / 40, None),
+        ({"stack": "ddp", "efficiency": 0.9, "below": 0.1}, 50 / 32 / 2, -0.132),
+        ({"stack": "spark", "workers": 1, "overhead_train": 0.05, "above": 0.5}, 0.1, 1),
+        ({"stack": "spark", "workers": 2, "overhead_total": 0.3, "above": 0.5}, 61.5 / 45 - 1, None),
+        ({"stack": "spark", "workers": 1, "overhead_train": -0.1, "above": 1}, 0.1, 2),
     ],
 )  # fmt: skip
 def test_a_figure_is_within_its_band_or_left_it(
-    tmp_path: Path, reference: dict[str, Any], here: float, verdict: str
+    tmp_path: Path, reference: dict[str, Any], here: float, deviation: float | None
 ) -> None:
-    (band,) = bands(quick(tmp_path), reference)
+    (band,) = checked(quick(tmp_path), reference)
     assert band.here == pytest.approx(here) and band.n == 1
-    assert band.verdict == verdict and band.left == verdict.startswith("left")
+    assert band.outcome == ("within" if deviation is None else "outside")
+    assert deviation is None or band.deviation == pytest.approx(deviation, abs=0.0005)
 
 
 def test_what_is_not_named_fits_any_cell_and_what_is_no_axis_is_looked_up_in_the_work(tmp_path: Path) -> None:
@@ -96,7 +98,7 @@ def test_what_is_not_named_fits_any_cell_and_what_is_no_axis_is_looked_up_in_the
     open_side = {"train_s": 1000, "above": 0}
 
     def fitting(**axes: Any) -> list[tuple[str, int]]:
-        return [(band.cell.stack, band.cell.workers) for band in bands(made, open_side | axes)]
+        return [(band.cell.stack, band.cell.workers) for band in checked(made, open_side | axes)]
 
     everything = [("ddp", 1), ("ddp", 2), ("spark", 1), ("spark", 2)]
     assert fitting() == everything
@@ -105,8 +107,8 @@ def test_what_is_not_named_fits_any_cell_and_what_is_no_axis_is_looked_up_in_the
     assert fitting(batch_per_worker=16) == [] and fitting(model={"layers": 4}) == []
     assert fitting(link_rate=None) == []
     # One worker has no efficiency, the baseline no overhead: these are no gaps.
-    assert [band.cell.workers for band in bands(made, {"efficiency": 1, "below": 0.9})] == [2, 2]
-    assert {band.cell.stack for band in bands(made, {"overhead_train": 1, "above": 9})} == {"spark"}
+    assert [band.cell.workers for band in checked(made, {"efficiency": 1, "below": 0.9})] == [2, 2]
+    assert {band.cell.stack for band in checked(made, {"overhead_train": 1, "above": 9})} == {"spark"}
 
 
 def test_the_mean_over_the_runs_is_compared_and_ratios_count_the_seeds_of_both(tmp_path: Path) -> None:
@@ -114,13 +116,13 @@ def test_the_mean_over_the_runs_is_compared_and_ratios_count_the_seeds_of_both(t
     records = [record("ddp", 1, seconds, 80.0, seed) for seed, seconds in ((1, 40.0), (2, 60.0))]
     records += [record("spark", 1, 66.0, 90.0, seed) for seed in (2, 3)]
     made = campaign(tmp_path, plan, records)
-    train, overhead = bands(
+    train, overhead = checked(
         made,
         {"stack": "ddp", "train_s": 50, "below": 0.01, "above": 0.01},
         {"stack": "spark", "overhead_train": 0.1, "below": 0.01, "above": 0.01},
     )
-    assert (train.here, train.n, train.verdict) == (50.0, 2, "within")
-    assert (overhead.n, overhead.verdict) == (1, "within")
+    assert (train.here, train.n, train.outcome) == (50.0, 2, "within")
+    assert (overhead.n, overhead.outcome) == (1, "within")
 
 
 def test_a_cell_that_was_not_run_is_no_failure_and_other_matrices_are_not_judged(tmp_path: Path) -> None:
@@ -132,14 +134,14 @@ def test_a_cell_that_was_not_run_is_no_failure_and_other_matrices_are_not_judged
         {"stack": "spark", "workers": 7, "train_s": 5, "above": 0.1},
         {"matrix": "other", "train_s": 5, "above": 0.1},
     )
-    judged = judge(figures_of(made))
-    assert [(band.verdict, band.n) for band in judged.bands] == [
+    found = check_references(figures_of(made))
+    assert [(each.outcome, each.n) for each in found.checked] == [
         ("not run", 0),
-        ("nothing to compare with yet", 0),
+        ("nothing to compare with", 0),
     ]
-    assert judged.exit_status == 0 and not judged.left
-    assert [each.axes for each in judged.unmatched] == [{"stack": "spark", "workers": 7}]
-    assert judged.elsewhere == ["other"]
+    assert found.exit_status == 0 and not found.outside
+    assert [each.axes for each in found.unmatched] == [{"stack": "spark", "workers": 7}]
+    assert found.other_matrices == ["other"]
 
 
 def test_the_report_marks_what_left_its_band_and_is_the_same_again(tmp_path: Path) -> None:
@@ -153,18 +155,14 @@ def test_the_report_marks_what_left_its_band_and_is_the_same_again(tmp_path: Pat
     assert [[path.read_bytes() for path in paths] for paths in written[:1]] == [
         [path.read_bytes() for path in paths] for paths in written[1:]
     ]
-    content = view(figures_of(made[0]))
-    table = content["tables"][0]
-    assert table.title == "References" and table.marked == [0]
-    assert table.rows[0] == [
+    table = tables(made[0])["References"]
+    assert table.marked == [0]
+    assert table.texts[0] == [
         "stack ddp, workers 1, epochs 2", "train_s", "50.00", "40.00", "at most 44.00", "1",
         "left: 25.0 % above",
     ]  # fmt: skip
-    assert table.rows[1][2:5] == ["+10.0 %", "+20.0 %", "+2.0 % to +38.0 %"]
-    assert table.rows[3][-1] == "fits no cell of this campaign"
-    assert content["conclusions"][-1] == (
-        "1 of 3 figures with a reference left its band: see the references below."
-    )
+    assert table.texts[1][2:5] == ["+10.0 %", "+20.0 %", "+2.0 to +38.0 %"]
+    assert table.texts[3][-1] == "fits no cell of this campaign"
     markdown, page = (path.read_text(encoding="utf-8") for path in written[0][:2])
     assert "| **left: 25.0 % above** |" in markdown and "| within |" in markdown
     assert page.count('<tr class="marked">') == 1

@@ -14,45 +14,66 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from experiments.analysis.figures import Cell, figures_of, half_width
+from experiments.analysis.analysis import analyse
+from experiments.analysis.figures import figures_of
 from experiments.analysis.statistics import Ratio
+from experiments.analysis.verdicts import Outcome, is_small
 from experiments.campaign.plan import PlannedRun
-from experiments.report.chart import Bar, bar_chart
-from experiments.report.sections.conclusions import weights_sentence
-from experiments.report.writer import view, write_report
-from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec, with_batches
-from training.spec import RunSpec
+from experiments.report.formats import CHANGE, COUNT, MINUS, P_VALUE, PERCENT, RATIO, Format, Value
+from experiments.report.sections.conclusions import conclusions
+from experiments.report.sections.hardware import gpus_table
+from experiments.report.sections.times import TITLE as TIMES
+from experiments.report.verdict_words import corrected_text, verdict
+from experiments.report.writer import write_report
+from experiments.util.paths import REPOSITORY
+from tests.unit.experiments.analysis.test_figures import of_specification
+from tests.unit.experiments.made_up_records import campaign, planned, quick, record, seeds, spec, with_batches
+from tests.unit.experiments.report.drawn import rows, tables
 
 
-def cells(where: object) -> dict[tuple[str, int], Cell]:
-    return {(cell.stack, cell.workers): cell for cell in figures_of(where).cells}  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("value", "text", "sort_key"),
+    [
+        (Value(None), "\N{EN DASH}", ""),
+        (Value("ddp"), "ddp", None),
+        (Value(4, Format(unit=" of 5")), "4 of 5", "4"),
+        (
+            Value(-1.755, RATIO, low=-4.0, high=0.5),
+            f"{MINUS}1.75 ({MINUS}4.00 to 0.50)",
+            "-1.755",
+        ),
+        (Value(64.25, Format(1), spread=4.91), "64.2 ± 4.9", "64.25"),
+        (
+            Value(0.074, CHANGE, low=-0.052, high=0.218, note="n=3"),
+            f"+7.4 % ({MINUS}5.2 to +21.8, n=3)",
+            "0.074",
+        ),
+        (Value(0.735, PERCENT), "74 %", "0.735"),
+        (Value(None, Format(1), low=56.38, high=72.02), "56.4 to 72.0", "56.38"),
+        (Value(None, RATIO, high=44.0), "at most 44.00", "44.0"),
+        (Value(0.0004, P_VALUE), "< 0.001", "0.0004"),
+        (Value(1410.0, COUNT, note="1200"), "1410 (1200)", "1410.0"),
+    ],
+)
+def test_a_value_is_written_once_and_sorted_by_its_number(
+    value: Value, text: str, sort_key: str | None
+) -> None:
+    assert (value.text, value.sort_key) == (text, sort_key)
 
 
-def ratio_of(found: Ratio | None) -> float:
-    assert found is not None
-    return found.ratio
+def test_numbers_become_text_in_one_place() -> None:
+    rooms = [REPOSITORY / "experiments" / name for name in ("analysis", "report")]
+    files = [path for room in rooms for kind in ("*.py", "*.j2") for path in room.rglob(kind)]
+    written = {path.name for path in files if re.search(r":[+,]*(\.\d+)?[,f]\}", path.read_text("utf-8"))}
+    assert len(files) > 30 and not written
 
 
-def of_specification(specification: RunSpec) -> dict[str, Any]:
-    """What is different in the record of a run with another specification."""
-    return {
-        "specification": specification,
-        "run_id": specification.run_id,
-        "work_digest": specification.work.digest,
-        "conditions_digest": specification.conditions.digest,
-    }
-
-
-def test_overhead_speed_up_and_efficiency(tmp_path: Path) -> None:
-    found = cells(quick(tmp_path))
-    assert ratio_of(found["spark", 1].overhead_train) == pytest.approx(1.1)
-    assert ratio_of(found["spark", 2].overhead_train) == pytest.approx(1.25)
-    assert ratio_of(found["spark", 2].overhead_total) == pytest.approx(61.5 / 45)
-    assert found["ddp", 1].overhead_train is None  # the baseline
-    assert ratio_of(found["ddp", 2].speed_up) == pytest.approx(50 / 32)
-    efficiency = found["spark", 2].efficiency
-    assert efficiency is not None and efficiency.mean == pytest.approx(55 / 40 / 2)
-    assert found["ddp", 1].speed_up is None and found["ddp", 1].efficiency is None
+def test_the_page_gives_numbers_bare_for_sorting(tmp_path: Path) -> None:
+    page = write_report(seeds(tmp_path, 1.2, 0.01))[1].read_text(encoding="utf-8")
+    mean = fmean(30 * (1 + 0.1 * seed) for seed in range(1, 6))
+    (value,) = re.findall(r'data-label="train_s" data-value="([^"]+)">39\.0 ± ', page)
+    assert float(value) == pytest.approx(mean)
+    assert '<td data-label="stack">ddp</td>' in page and 'data-label="speed-up" data-value="">' in page
 
 
 def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path) -> None:
@@ -66,7 +87,7 @@ def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path)
         for seed, seconds in enumerate(found, 1)
     ]
     made = campaign(tmp_path, plan, records)
-    content = view(figures_of(made))
+    shown = tables(made)
 
     def ends(above: tuple[float, ...], below: tuple[float, ...]) -> list[float]:
         logs = np.log(np.array(above) / np.array(below))
@@ -76,49 +97,41 @@ def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path)
     at, low, high = ends(times["ddp", 1], times["ddp", 2])
     speed_up = f"{at:.2f} ({low:.2f} to {high:.2f})"
     efficiency = f"{at * 50:.0f} % ({low * 50:.0f} to {high * 50:.0f})"
-    assert [content["rows"][1][name] for name in ("speed_up", "efficiency")] == [speed_up, efficiency]
+    first = rows(shown[TIMES])
+    assert [first[1][name] for name in ("speed-up", "efficiency")] == [speed_up, efficiency]
     said = f"2 workers train {low:.2f} to {high:.2f} times as fast as one on ddp"
-    assert f"{said} ({low * 50:.0f} to {high * 50:.0f} %), from 3 seeds each" in content["conclusions"][1]
-    table = next(table for table in content["tables"] if table.title == "Beside the dissertation")
-    shown = {(row[1], row[2], row[5]): row[6] for row in table.rows}
-    assert shown["ddp", "2", "speed-up"] == speed_up
-    assert shown["ddp", "2", "efficiency, %"] == efficiency.replace(" %", "")
+    assert f"{said} ({low * 50:.0f} to {high * 50:.0f} %), from 3 seeds each" in conclusions(analyse(made))[1]
+    here = {
+        (row["stack"], row["workers"], row["quantity"]): row["here"]
+        for row in rows(shown["Beside the dissertation"])
+    }
+    assert here["ddp", "2", "speed-up"] == speed_up
+    assert here["ddp", "2", "efficiency, %"] == efficiency.replace(" %", "")
     over = ends(times["spark", 1], times["ddp", 1])
-    assert shown["spark", "1", "time over DDP's"] == f"{over[0]:.2f} ({over[1]:.2f} to {over[2]:.2f})"
+    assert here["spark", "1", "time over DDP's"] == f"{over[0]:.2f} ({over[1]:.2f} to {over[2]:.2f})"
     # (5, 5, 7) s an epoch: 5.67 ± 4.3027 x 1.1547 / √3.
-    assert shown["spark", "1", "seconds per epoch beyond DDP's"] == "5.67 (2.80 to 8.54)"
+    assert here["spark", "1", "seconds per epoch beyond DDP's"] == "5.67 (2.80 to 8.54)"
     whole = ends(*(tuple(each + 10 for each in times[stack, 1]) for stack in ("spark", "ddp")))
     told = [f"{(each - 1) * 100:+.1f}" for each in whole]
-    assert content["rows"][2]["overhead_total"] == f"{told[0]} % ({told[1]} to {told[2]})"
+    assert first[2]["total_s over ddp"] == f"{told[0]} % ({told[1]} to {told[2]})"
     written = {path.name: path for path in write_report(made)}
     exported = csv.read_csv(written["figures.csv"]).to_pylist()
-    rows = {(row["section"], row["stack"], row["quantity"]): row for row in exported}
+    figures = {(row["section"], row["stack"], row["quantity"]): row for row in exported}
     for key, expected in (
         (("scaling", "ddp", "speed_up"), [at, low, high]),
         (("scaling", "ddp", "efficiency"), [at / 2, low / 2, high / 2]),
         (("overhead", "spark", "total_s over ddp"), whole),
         (("dissertation", "spark", "time over DDP's"), over),
     ):
-        assert [rows[key][name] for name in ("value", "low", "high")] == pytest.approx(expected)
+        assert [figures[key][name] for name in ("value", "low", "high")] == pytest.approx(expected)
 
 
 def test_more_workers_that_bring_nothing_are_not_said_to(tmp_path: Path) -> None:
     plan = [planned("ddp", workers, seed) for workers in (1, 2) for seed in (1, 2)]
     times = ((1, 1, 50.0), (1, 2, 56.0), (2, 1, 49.0), (2, 2, 58.0))
     records = [record("ddp", workers, seconds, 60.0, seed) for workers, seed, seconds in times]
-    said = view(figures_of(campaign(tmp_path, plan, records)))["conclusions"][1]
+    said = conclusions(analyse(campaign(tmp_path, plan, records)))[1]
     assert said.startswith("2 workers can't be told from one on ddp (0.")
-
-
-def test_accuracy_and_its_interval(tmp_path: Path) -> None:
-    accuracy = cells(quick(tmp_path))["ddp", 1].accuracy
-    assert accuracy is not None and (accuracy.correct, accuracy.count) == (780, 1000)
-    assert accuracy.half_width == pytest.approx(0.02568, abs=1e-5)
-    # The facts' own figures: 25,000 reviews, ±0.0047; 5,000 reviews, ±0.010.
-    assert half_width(0.826, 25000) == pytest.approx(0.0047, abs=5e-5)
-    assert half_width(0.82, 5000) == pytest.approx(0.0106, abs=5e-5)
-    row = view(figures_of(quick(tmp_path / "again")))["rows"][0]
-    assert row["accuracy"] == "0.780 ± 0.026 (780 of 1000)"
 
 
 def test_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
@@ -126,11 +139,10 @@ def test_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
     made = campaign(
         tmp_path, plan, [record("ddp", 1, train, 80.0, seed) for seed, train in ((1, 50.0), (2, 54.0))]
     )
-    content = view(figures_of(made))
-    (row,) = content["rows"]
-    assert row["train"] == "52.0 ± 2.8" and row["runs"] == "2 of 3" and row["weights"] == "2 seeds"
-    assert not content["single"]
-    assert content["not_run"] == [([plan[2].run_id], "Not run yet.")]
+    (row,) = rows(tables(made)[TIMES])
+    assert (row["train_s"], row["runs"], row["weights"]) == ("52.0 ± 2.8", "2 of 3", "2 seeds")
+    (missing,) = figures_of(made).not_run
+    assert (missing.run.run_id, missing.reason) == (plan[2].run_id, "not yet")
 
 
 def test_gpus_are_shown_and_a_run_that_throttled_is_marked(tmp_path: Path) -> None:
@@ -139,71 +151,14 @@ def test_gpus_are_shown_and_a_run_that_throttled_is_marked(tmp_path: Path) -> No
     plain = record("ddp", 1, 50.0, 62.0)
     ranks = [rank.model_dump() | {"gpu": seen} for rank in plain.ranks]
     made = campaign(tmp_path, [planned("ddp", 1)], [record("ddp", 1, 50.0, 62.0, ranks=ranks)])
-    content = view(figures_of(made))
-    assert content["rows"][0]["runs"] == "1 of 1, 1 throttled"
-    (row,) = content["gpu_rows"]
-    assert (row["use"], row["clock"], row["throttled"]) == ("91", "1410 (1200)", "power cap 25 %")
-    assert row["energy"] == "\N{EN DASH}"  # not told, and not made up
+    assert rows(tables(made)[TIMES])[0]["runs"] == "1 of 1, 1 throttled"
+    (row,) = rows(gpus_table(figures_of(made).counting))
+    assert (row["use, %"], row["throttled"]) == ("91", "power cap 25 %")
+    assert row["SM clock, MHz (lowest)"] == "1410 (1200)"
+    assert row["energy, J"] == "\N{EN DASH}"  # not told, and not made up
     for path in write_report(made)[:2]:
         assert "The GPUs while they trained" in path.read_text(encoding="utf-8")
     assert "The GPUs while they trained" not in write_report(quick(tmp_path / "cpu"))[0].read_text("utf-8")
-
-
-def test_only_seeds_that_both_have_are_held_against_one_another(tmp_path: Path) -> None:
-    plan = [planned(stack, 1, seed) for stack in ("ddp", "spark") for seed in (1, 2)]
-    records = [
-        record("ddp", 1, 50.0, 60.0, 1),
-        record("ddp", 1, 500.0, 600.0, 2),
-        record("spark", 1, 55.0, 90.0),
-    ]
-    more = [*records, record("spark", 1, 56.0, 91.0, 3)]
-    row = view(figures_of(campaign(tmp_path / "more", [*plan, planned("spark", 1, 3)], more)))["rows"][1]
-    assert row["runs"] == "2 of 3" and row["overhead_train"] == "+10.0 % (n=1)"
-    found = cells(campaign(tmp_path, plan, records))
-    assert ratio_of(found["spark", 1].overhead_train) == pytest.approx(1.1)
-    assert ratio_of(found["spark", 1].overhead_total) == pytest.approx(1.5)
-    none = cells(campaign(tmp_path / "none", plan, records[1:]))
-    assert none["spark", 1].overhead_train is None
-
-
-def test_other_threads_may_give_other_weights(tmp_path: Path) -> None:
-    records = []
-    for stack in ("ddp", "spark"):
-        for threads in (1, 2):
-            one = spec(stack, 1)
-            conditions = one.conditions.model_copy(update={"threads": threads})
-            specification = one.model_copy(update={"conditions": conditions})
-            changes = of_specification(specification) | {"weights_digest": f"{threads}" * 64}
-            records.append(record(stack, 1, 1, 2, **changes))
-    plan = [
-        PlannedRun(
-            run_id=each.run_id,
-            axes={"stack": each.specification.stack, "workers": 1, "epochs": 2, "seed": 1}
-            | {"threads": each.specification.conditions.threads},
-            specification=each.specification,
-        )
-        for each in records
-    ]
-    figures = figures_of(campaign(tmp_path, plan, records))
-    assert len(figures.compared) == 2 and all(work.equal for work in figures.compared)
-
-
-def test_whether_weights_agree(tmp_path: Path) -> None:
-    assert weights_sentence(figures_of(quick(tmp_path))).startswith(
-        "Equal work gave equal weights, to the last bit"
-    )
-    plan = [planned("ddp", 1), planned("spark", 1), planned("spark", 2)]
-    other = "f" * 64
-    records = [
-        record("ddp", 1, 1, 2),
-        record("spark", 1, 1, 2, weights_digest=other),
-        record("spark", 2, 1, 2),
-    ]
-    figures = figures_of(campaign(tmp_path / "differ", plan, records))
-    assert "did NOT give equal weights: 1 of 1 works" in weights_sentence(figures)
-    assert figures.alone == 1
-    alone = figures_of(campaign(tmp_path / "alone", plan, records[:1]))
-    assert weights_sentence(alone).startswith("No work has been finished on more than one stack")
 
 
 def test_the_newest_attempt_that_is_ok_counts_and_the_others_are_listed(tmp_path: Path) -> None:
@@ -274,8 +229,10 @@ def test_the_page_is_whole_and_loads_nothing(tmp_path: Path) -> None:
     tags = Tags()
     tags.feed(page)
     assert not tags.open and "http" not in page
-    assert tags.loaded and all(place.startswith("data:image/svg+xml;base64,") for place in tags.loaded)
-    assert page.count("<rect") == 3 * 4 and "prefers-color-scheme: dark" in page and "@media print" in page
+    inside = [place[1:] for place in tags.loaded if place.startswith("#")]
+    assert inside and all(f'<section id="{name}">' in page for name in inside)
+    rest = [place for place in tags.loaded if not place.startswith("#")]
+    assert rest and all(place.startswith("data:image/svg+xml;base64,") for place in rest)
 
 
 def test_plots_are_made_as_png_and_svg_and_are_the_same_again(tmp_path: Path) -> None:
@@ -327,16 +284,21 @@ def test_cells_that_differ_in_a_setting_are_told_apart(tmp_path: Path) -> None:
     times = {("ddp", 16): 10.0, ("ddp", 64): 8.0, ("spark", 16): 15.0, ("spark", 64): 16.0}
     cells_made = [(stack, 2, 2, batch, [each, each + 1]) for (stack, batch), each in times.items()]
     made = with_batches(tmp_path, cells_made)
-    tables = {table.title: table for table in view(figures_of(made))["tables"]}
+    shown = tables(made)
     names = [f"{stack}, batch_per_worker {batch}" for stack, batch in times]
-    per_epoch = [row for row in tables["Beside the dissertation"].rows if row[5] == "seconds per epoch"]
-    assert {row[1]: row[6] for row in per_epoch} == dict(
-        zip(names, ("5.25", "4.25", "7.75", "8.25"), strict=True)
-    )
-    assert [row[0] for row in tables["Against ddp"].rows] == names[2:]
+    per_epoch = {
+        row["stack"]: row["here"]
+        for row in rows(shown["Beside the dissertation"])
+        if row["quantity"] == "seconds per epoch"
+    }
+    assert per_epoch == dict(zip(names, ("5.25", "4.25", "7.75", "8.25"), strict=True))
+    assert [row["stack"] for row in rows(shown["Against ddp"])] == names[2:]
     paths = {path.name: path for path in write_report(made)}
-    rows = [row for row in csv.read_csv(paths["figures.csv"]).to_pylist() if row["section"] == "dissertation"]
-    assert {row["setting"] for row in rows} == {"batch_per_worker 16", "batch_per_worker 64"}
+    exported = csv.read_csv(paths["figures.csv"]).to_pylist()
+    assert {row["setting"] for row in exported if row["section"] == "dissertation"} == {
+        "batch_per_worker 16",
+        "batch_per_worker 64",
+    }
     svg = paths["times.svg"].read_text(encoding="utf-8")
     assert "only batch_per_worker 16 -->" in svg and "batch_per_worker 64" not in svg
 
@@ -347,50 +309,47 @@ def test_a_setting_that_goes_with_the_number_of_workers_is_not_left_out_of_figur
     assert svg.count("<!-- n=1 -->") == 2 and "only" not in svg
 
 
-def test_bars_are_in_proportion() -> None:
-    chart = bar_chart([Bar("a <b>", 50, 100, True), Bar("b", 20, 25, False)], "times")
-    assert "a &lt;b&gt;" in chart and 'width="50.000%"' in chart and 'x="20.000%"' in chart
-    assert bar_chart([], "nothing") == ""
-
-
-def test_every_run_is_a_dot_in_its_bar(tmp_path: Path) -> None:
-    chart = bar_chart([Bar("a", 50, 60, True, [30, 40, 80])], "times")
-    assert re.findall(r'<circle cx="([0-9.]+)%"', chart) == ["37.500", "50.000", "100.000"]
-    made = with_batches(tmp_path, [("ddp", 1, 2, 32, [10.0, 20.0]), ("spark", 1, 2, 32, [15.0])])
-    page = next(path for path in write_report(made) if path.name == "report.html").read_text("utf-8")
-    assert page.count("<circle") == 2 and "dots: training of each run" in page
-    single = next(path for path in write_report(quick(tmp_path / "single")) if path.name == "report.html")
-    assert "<circle" not in single.read_text("utf-8") and "dots:" not in single.read_text("utf-8")
-
-
-def seeds(results: Path, spark: float, noise: float) -> Any:
-    """A campaign of five seeds on two stacks: Spark takes `spark` times as long, give or take `noise`."""
-    plan = [planned(stack, 2, seed) for stack in ("ddp", "spark") for seed in range(1, 6)]
-    records = []
-    for seed in range(1, 6):
-        drift = 1 + 0.1 * seed
-        records.append(record("ddp", 2, 30 * drift, 45.0, seed))
-        records.append(record("spark", 2, 30 * drift * spark * (1 + noise * (seed - 3)), 45.0, seed))
-    return campaign(results, plan, records)
-
-
 @pytest.mark.parametrize(
-    ("spark", "noise", "verdict", "said"),
+    ("spark", "noise", "shown", "small", "said"),
     [
-        (1.2, 0.002, "takes longer", "spark with 2 workers takes 1.20 to 1.20 times as long"),
-        (1.0, 0.001, "the same within 3 %", "takes the same time within 3 %"),
-        (1.01, 0.001, "takes longer, by less than 3 %", "takes 1.01 to 1.01 times as long"),
-        (1.01, 0.03, "can't tell: only a difference of about", "can't be told from it (0.95 to 1.07 times)"),
+        (1.2, 0.002, "longer", False, "spark with 2 workers takes 1.20 to 1.20 times as long"),
+        (1.0, 0.001, "same", True, "takes the same time within 3 %"),
+        (1.01, 0.001, "longer", True, "takes 1.01 to 1.01 times as long"),
+        (1.01, 0.03, "open", False, "can't be told from it (0.95 to 1.07 times)"),
     ],
 )
 def test_a_comparison_claims_what_its_interval_allows(
-    tmp_path: Path, spark: float, noise: float, verdict: str, said: str
+    tmp_path: Path, spark: float, noise: float, shown: Outcome, small: bool, said: str
 ) -> None:
-    content = view(figures_of(seeds(tmp_path, spark, noise)))
-    table = next(table for table in content["tables"] if table.title == "Against ddp")
-    assert table.rows[0][-1].startswith(verdict)
-    assert said in content["conclusions"][0]
-    assert content["conclusions"][0].endswith("from 5 pairs of runs each.")
+    analysis = analyse(seeds(tmp_path, spark, noise))
+    (found,) = analysis.comparisons
+    assert (found.outcome, is_small(found.ratio), found.ratio.n) == (shown, small, 5)
+    assert said in conclusions(analysis)[0]
+
+
+@pytest.mark.parametrize(
+    ("shown", "said"),
+    [
+        (Ratio(1.2, 1.1, 1.3, 0.001, 0.9, 0.1, 0.01, 5), "takes longer"),
+        (Ratio(1.01, 1.0, 1.02, 0.001, 0.01, 0.1, 0.01, 5), "takes longer, by less than 3 %"),
+        (Ratio(0.8, 0.7, 0.9, 0.001, 0.9, 0.1, 0.01, 5), "takes less time"),
+        (Ratio(1.0, 0.9, 1.1, 0.9, 0.01, 0.1, 0.01, 5), "the same within 3 %"),
+        (
+            Ratio(1.0, 0.5, 2.0, 0.9, 0.9, 0.071, 0.3, 5),
+            "can't tell: only a difference of about 7.1 % or more would have shown four times in five",
+        ),
+        (
+            Ratio(1.0, 0.1, 9.0, 0.9, 0.9, math.inf, 1.0, 2),
+            "can't tell: only a difference of ten times or more would have shown four times in five",
+        ),
+        (
+            Ratio(1.2, None, None, None, None, None, None, 1),
+            "a single pair: no interval, and nothing can be said",
+        ),
+    ],
+)
+def test_a_verdict_says_the_outcome_and_no_more(shown: Ratio, said: str) -> None:
+    assert verdict(shown) == said
 
 
 def test_a_single_pair_is_no_comparison_that_p_is_corrected_for(tmp_path: Path) -> None:
@@ -399,20 +358,19 @@ def test_a_single_pair_is_no_comparison_that_p_is_corrected_for(tmp_path: Path) 
         for workers, seed, seconds in ((2, 1, 30.0), (2, 2, 34.0), (2, 3, 39.0), (1, 1, 50.0)):
             plan.append(planned(stack, workers, seed))
             records.append(record(stack, workers, seconds * slower * (1 + seed / 1000), 80.0, seed))
-    content = view(figures_of(campaign(tmp_path, plan, records)))
-    table = next(table for table in content["tables"] if table.title == "Against ddp")
-    assert len(table.rows) == 2
+    found = analyse(campaign(tmp_path, plan, records)).comparisons
+    assert sorted(each.ratio.p is None for each in found) == [False, True]
     said = "One comparison is made here (1 single pair beside, without a p), and p needs no correction."
-    assert table.before.endswith(said)
+    assert corrected_text([each.ratio.p for each in found]) == said
 
 
 def test_one_pair_claims_nothing(tmp_path: Path) -> None:
-    content = view(figures_of(quick(tmp_path)))
-    table = next(table for table in content["tables"] if table.title == "Against ddp")
-    assert table.before.endswith("There are single pairs only: none is a comparison, and nothing has a p.")
-    assert "no difference in training time is claimed" in content["conclusions"][0]
-    assert "2 workers train 1.56 times as fast as one on ddp (78 %)" in content["conclusions"][1]
-    assert "from single runs: with another training problem" in content["conclusions"][1]
+    analysis = analyse(quick(tmp_path))
+    assert {each.outcome for each in analysis.comparisons} == {"single"}
+    times, workers = conclusions(analysis)
+    assert "no difference in training time is claimed" in times
+    assert "2 workers train 1.56 times as fast as one on ddp (78 %)" in workers
+    assert "from single runs: with another training problem" in workers
 
 
 def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path: Path) -> None:
@@ -427,7 +385,7 @@ def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path:
         ("spark", 1, 2, 64, [98.0, 103.0, 101.0]),
         ("spark", 1, 10, 16, [510.0]),
     ]
-    _settings, times, workers = view(figures_of(with_batches(tmp_path, cells_made)))["conclusions"]
+    _settings, times, workers = conclusions(analyse(with_batches(tmp_path, cells_made)))
     assert "spark with 1 worker and batch_per_worker 16 can't be told from it (" in times
     assert (
         " times; not significant among 2 comparisons); spark with 1 worker and batch_per_worker 64 " in times
@@ -441,13 +399,13 @@ def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path:
         for workers in (1, 2)
         for epochs in (2, 10)
     ]
-    times, workers = view(figures_of(with_batches(tmp_path / "lengths", lengths)))["conclusions"]
+    times, workers = conclusions(analyse(with_batches(tmp_path / "lengths", lengths)))
     assert times.startswith("Training, against ddp: spark with 1 worker and 2 epochs takes 2.00 to 2.00")
     # Lengths that say alike are told together, by the outer ends of their intervals.
     assert "one on spark with 2 or 10 epochs (" in workers and workers.count("on spark") == 1
     made = [("ddp", 1, epochs, 32, [10.0 * epochs] * 3) for epochs in (2, 10)]
     made += [("spark", 1, 2, 32, [19.0, 20.0, 21.0]), ("spark", 1, 10, 32, [96.0, 100.0, 104.0])]
-    times = view(figures_of(with_batches(tmp_path / "alike", made)))["conclusions"][0]
+    times = conclusions(analyse(with_batches(tmp_path / "alike", made)))[0]
     assert "spark with 1 worker and 2 or 10 epochs can't be told from it (0.88 to 1.13 times), from" in times
 
 
@@ -469,25 +427,7 @@ def test_the_summary_says_what_has_no_result(
     every = [(stack, workers) for stack in ("ddp", "spark") for workers in (1, 2)]
     records = [record(*cell, 50.0, 60.0) for cell in every if cell not in lacking]
     made = campaign(tmp_path, [planned(*cell) for cell in every], records)
-    assert view(figures_of(made))["conclusions"][2:] == said
-
-
-def test_with_a_constant_batch_the_speed_up_is_against_the_same_batch_alone(tmp_path: Path) -> None:
-    plan, records = [], []
-    for workers, batch, seconds in ((1, 32, 50.0), (2, 16, 30.0)):
-        one = spec("ddp", workers)
-        work = one.work.model_copy(update={"batch_per_worker": batch})
-        specification = one.model_copy(update={"work": work})
-        changes = of_specification(specification)
-        records.append(record("ddp", workers, seconds, seconds + 10, **changes))
-        axes = {"stack": "ddp", "workers": workers, "batch_per_worker": batch, "epochs": 2, "seed": 1}
-        plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
-    made = campaign(tmp_path, plan, records)
-    assert ratio_of(cells(made)["ddp", 2].speed_up) == pytest.approx(50 / 30)
-    assert "on the same training problem, for the batch is shared" in view(figures_of(made))["conclusions"][1]
-    for path in write_report(made)[:2]:
-        assert "validate, 32 shared by all workers, fp32" in path.read_text(encoding="utf-8")
-        assert "All workers of a run share one batch" in path.read_text(encoding="utf-8")
+    assert conclusions(analyse(made))[2:] == said
 
 
 def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
@@ -503,23 +443,22 @@ def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
             axes = {"stack": "ddp", "workers": 2, "epochs": 2, "gradient_sync": sync, "seed": seed}
             plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
     made = campaign(tmp_path, plan, records)
-    content = view(figures_of(made))
-    table = next(table for table in content["tables"] if table.title == "What the settings bring")
-    (row,) = table.rows
-    assert row[:5] == ["gradient_sync", "bf16", "allreduce", "ddp, workers 2, epochs 2", "3"]
-    assert row[5] == "0.801" and row[8] == "takes less time"
-    assert table.before.endswith("One comparison is made here, and p needs no correction.")
+    analysis = analyse(made)
+    (found,) = analysis.settings
+    assert (found.axis, found.value, found.first) == ("gradient_sync", "bf16", "allreduce")
+    assert found.outcome == "shorter" and found.ratio.n == 3
+    assert found.ratio.ratio == pytest.approx(0.801, abs=0.001)
     # Of what the matrix doesn't ask for nothing is said, not even that.
-    ends = row[6].split(" to ")
-    said = f"takes {float(ends[0]):.2f} to {float(ends[1]):.2f} times as long as allreduce"
-    assert content["conclusions"] == [
+    said = f"takes {found.ratio.low:.2f} to {found.ratio.high:.2f} times as long as allreduce"
+    assert conclusions(analysis) == [
         f"Of the settings' comparisons, gradient_sync bf16 {said} (ddp, workers 2, epochs 2)."
     ]
     csv = next(path for path in write_report(made) if path.name == "figures.csv").read_text()
     assert "gradient_sync bf16 over allreduce" in csv
+    table = tables(made)["What the settings bring"]
+    assert rows(table)[0]["where"] == "ddp, workers 2, epochs 2"
     assert not table.after  # both were in every block
-    titles = [table.title for table in view(figures_of(quick(tmp_path / "quick")))["tables"]]
-    assert "What the settings bring" not in titles
+    assert "What the settings bring" not in tables(quick(tmp_path / "quick"))
 
 
 def test_settings_of_the_cluster_are_of_different_blocks_and_the_table_says_so(tmp_path: Path) -> None:
@@ -533,22 +472,23 @@ def test_settings_of_the_cluster_are_of_different_blocks_and_the_table_says_so(t
             records.append(record("ddp", 2, seconds + seed / 10, 90.0, seed, **changes))
             axes = {"stack": "ddp", "workers": 2, "epochs": 2, "link_rate": rate, "seed": seed}
             plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
-    content = view(figures_of(campaign(tmp_path, plan, records)))
-    table = next(table for table in content["tables"] if table.title == "What the settings bring")
-    (remark,) = table.after
+    (remark,) = tables(campaign(tmp_path, plan, records))["What the settings bring"].after
     assert remark.startswith("Runs that differ in link_rate are of different blocks")
 
 
 def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
-    content = view(figures_of(quick(tmp_path)))
-    table = next(table for table in content["tables"] if table.title == "Beside the dissertation")
-    rows = {(row[1], row[2], row[5]): row for row in table.rows}
-    assert rows["spark", "2", "time over DDP's"][6:] == ["1.25", "2.87", "0.436", "1", "5"]
-    assert rows["ddp", "2", "speed-up"][6:] == ["1.56", "1.36", "1.151", "1", "5"]
-    assert rows["ddp", "2", "efficiency, %"][6:8] == ["78", "68"]
-    assert rows["ddp", "1", "seconds per epoch"][6:8] == ["25.00", "33.86"]
-    assert rows["spark", "2", "seconds per epoch beyond DDP's"][6:8] == ["4.00", "46.62"]
-    assert {row[3] for row in table.rows} == {"2"} and {row[4] for row in table.rows} == {"20"}
+    table = tables(quick(tmp_path))["Beside the dissertation"]
+    found = {(row["stack"], row["workers"], row["quantity"]): row for row in rows(table)}
+    shown = ("here", "dissertation", "ratio", "n here", "n there")
+    for key, expected in (
+        (("spark", "2", "time over DDP's"), ["1.25", "2.87", "0.436", "1", "5"]),
+        (("ddp", "2", "speed-up"), ["1.56", "1.36", "1.151", "1", "5"]),
+        (("ddp", "2", "efficiency, %"), ["78", "68"]),
+        (("ddp", "1", "seconds per epoch"), ["25.00", "33.86"]),
+        (("spark", "2", "seconds per epoch beyond DDP's"), ["4.00", "46.62"]),
+    ):
+        assert [found[key][name] for name in shown][: len(expected)] == expected
+    assert {(row["epochs"], row["epochs there"]) for row in found.values()} == {("2", "20")}
     assert any("34.00 s per epoch" in remark for remark in table.after)
 
 
@@ -560,22 +500,15 @@ def test_of_two_lengths_each_stands_for_one_of_the_dissertations(tmp_path: Path)
         axes = {"stack": "ddp", "workers": 1, "epochs": epochs, "seed": 1}
         plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
         records.append(record("ddp", 1, seconds, seconds + 10, **of_specification(specification)))
-    content = view(figures_of(campaign(tmp_path, plan, records)))
-    table = next(table for table in content["tables"] if table.title == "Beside the dissertation")
-    assert [row[:8] for row in table.rows if row[5].startswith("seconds per epoch")] == [
-        ["5.1, 5.4", "ddp", "1", "2", "20", "seconds per epoch", "6.00", "33.86"],
-        ["5.1, 5.4", "ddp", "1", "10", "100", "seconds per epoch", "5.40", "33.99"],
-        [
-            "5.4",
-            "ddp",
-            "1",
-            "2, 10",
-            "20, 100",
-            "seconds per epoch, long over short",
-            "0.90",
-            "1.00",
-        ],
+    found = analyse(campaign(tmp_path, plan, records)).published
+    of_seconds = [each for each in found if each.quantity.startswith("seconds per epoch")]
+    assert [(each.tables, each.epochs, each.published_epochs) for each in of_seconds] == [
+        (("5.1", "5.4"), (2,), (20,)),
+        (("5.1", "5.4"), (10,), (100,)),
+        (("5.4",), (2, 10), (20, 100)),
     ]
+    assert [each.here for each in of_seconds] == pytest.approx([6.0, 5.4, 0.9])
+    assert [each.published for each in of_seconds] == pytest.approx([33.86, 33.99, 1.0], abs=0.0051)
 
 
 def test_two_lengths_split_every_stacks_time(tmp_path: Path) -> None:
@@ -588,13 +521,13 @@ def test_two_lengths_split_every_stacks_time(tmp_path: Path) -> None:
         records.append(record("ddp", 1, seconds, seconds + 10, **changes))
         axes = {"stack": "ddp", "workers": 1, "epochs": epochs, "seed": 1}
         plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
-    content = view(figures_of(campaign(tmp_path, plan, records)))
-    table = next(table for table in content["tables"] if table.title == "Fixed and per step")
+    made = campaign(tmp_path, plan, records)
+    (found,) = analyse(made).time_splits
+    assert (found.stack, found.workers, found.here.n) == ("ddp", 1, 2)
     steps = spec("ddp", 1).work.steps_per_epoch
-    assert table.rows == [["ddp", "1", "2", "2.0", f"{5000 / steps:.2f}", "-3.5", "43.52"]]
-    # Of train_s: what launching takes is a phase, and no fixed part.
-    assert "without the stack's start: see Where the time goes" in table.before
-    assert "evaluations shared out over the steps" in table.before
+    assert found.here.fixed_s == pytest.approx(2.0) and found.here.step_s == pytest.approx(5 / steps)
+    (row,) = tables(made)["Fixed and per step"].texts
+    assert row == ["ddp", "1", "2", "2.0", f"{5000 / steps:.2f}", "\N{MINUS SIGN}3.5", "43.52"]
 
 
 def test_figures_come_as_csv_and_parquet_too(tmp_path: Path) -> None:
@@ -620,7 +553,7 @@ def test_ratios_can_be_computed_anew_from_the_exported_runs(tmp_path: Path) -> N
         for epochs in (2, 10)
     ]
     made = with_batches(tmp_path, cells_made)
-    content = view(figures_of(made))
+    analysis = analyse(made)
     paths = {path.name: path for path in write_report(made)}
     rows = csv.read_csv(paths["figures.csv"]).to_pylist()
     runs = {
@@ -638,10 +571,10 @@ def test_ratios_can_be_computed_anew_from_the_exported_runs(tmp_path: Path) -> N
         logs = [log(runs["spark", 2, seed, own] / runs["ddp", 2, seed, own]) for seed in (1, 2, 3)]
         assert row["value"] == pytest.approx(exp(fmean(logs))) and row["low"] < row["value"] < row["high"]
     (train,) = [row for row in rows if (row["quantity"], row["epochs"]) == ("train_s over ddp", 2)]
-    assert train["p_equivalent"] == content["compared"][0].ratio.equivalent_p
-    assert train["visible"] == content["compared"][0].ratio.visible
+    assert train["p_equivalent"] == analysis.comparisons[0].ratio.equivalent_p
+    assert train["visible"] == analysis.comparisons[0].ratio.visible
     (step,) = [row for row in rows if (row["quantity"], row["stack"]) == ("step_s", "spark")]
-    half = next(part.here.step_half for part in content["parts"] if part.stack == "spark")
+    half = next(each.here.step_half for each in analysis.time_splits if each.stack == "spark")
     assert half is not None and step["high"] - step["value"] == pytest.approx(half)
     beside = [row for row in rows if row["section"] == "dissertation" and row["quantity"] == "accuracy"]
     assert {(row["table"], row["epochs_there"], row["runs_there"]) for row in beside} >= {("5.5", "20", 5)}
@@ -651,13 +584,10 @@ def test_every_figure_says_from_how_many_runs_it_comes(tmp_path: Path) -> None:
     from pyarrow import csv
 
     made = seeds(tmp_path, 1.2, 0.01)
-    content = view(figures_of(made))
-    phases = next(table for table in content["tables"] if table.title == "Where the time goes")
-    assert phases.columns[3].name == "runs" and [row[3] for row in phases.rows] == ["5", "5"]
-    assert content["chart"].count(", n=5<") == 2
+    assert [row["runs"] for row in rows(tables(made)["Where the time goes"])] == ["5", "5"]
     paths = {path.name: path for path in write_report(made)}
-    rows = csv.read_csv(paths["figures.csv"]).to_pylist()
-    assert rows and all(row["runs"] == (1 if row["section"] == "runs" else 5) for row in rows)
+    exported = csv.read_csv(paths["figures.csv"]).to_pylist()
+    assert exported and all(row["runs"] == (1 if row["section"] == "runs" else 5) for row in exported)
     # Matplotlib writes text as paths, and the text itself as a comment before them.
     assert paths["times.svg"].read_text(encoding="utf-8").count("<!-- n=5 -->") == 2 + 2
     for name in ("phases.svg", "curves.svg"):

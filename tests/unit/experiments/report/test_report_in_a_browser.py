@@ -83,13 +83,6 @@ while (texts.nextNode()) {
 }
 return [looked, found, getComputedStyle(document.body).backgroundColor];
 """
-OVERLAPPING: Final = """
-const inside = (one, other) => one.left < other.right && other.left < one.right
-  && one.top < other.bottom && other.top < one.bottom;
-const lines = [...document.querySelectorAll(".chart p")].map((line) => [...line.children]);
-return [lines.length, lines.filter(([label, times]) =>
-  inside(label.getBoundingClientRect(), times.getBoundingClientRect())).length];
-"""
 MOVING: Final = """
 return [...document.querySelectorAll("*")].filter((each) => {
   const style = getComputedStyle(each);
@@ -143,10 +136,6 @@ def test_nothing_is_wider_than_the_page(browser: Browser, width: int) -> None:
     inner, seen, whole = browser.ask(WIDTHS)
     assert inner == width and whole <= seen
     assert browser.ask(WIDER) == []
-
-
-def test_what_stands_above_a_bar_does_not_overlap(browser: Browser, width: int) -> None:
-    assert browser.ask(OVERLAPPING) == [12, 0] and width
 
 
 def test_the_page_loads_nothing_complains_of_nothing_and_does_not_move(

@@ -8,16 +8,20 @@ from typing import Any
 import pytest
 from pyarrow import csv, parquet
 
+from experiments.analysis.analysis import analyse
 from experiments.analysis.figures import figures_of
-from experiments.analysis.resource_use import ring_bytes, usage, usage_rows
+from experiments.analysis.resource_use import resource_use, ring_bytes
 from experiments.campaign.campaign import Campaign
 from experiments.campaign.plan import PlannedRun
 from experiments.records.record import Record
-from experiments.report.sections.resource_use import usage_table
-from experiments.report.tables import NOTHING, Table
+from experiments.report.export_rows import export_rows
+from experiments.report.formats import NOTHING
+from experiments.report.sections.resource_use import resource_use_table
+from experiments.report.tables import Table
 from experiments.report.writer import write_report
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record
 from tests.unit.experiments.made_up_use import MACHINE, NO_RAPL, rank_use
+from tests.unit.experiments.report.drawn import rows
 
 PARAMETERS = 4_369_666  # of BERT-tiny with two classes, about
 
@@ -43,10 +47,8 @@ def made(results: Path, *records: Record) -> Campaign:
 
 def table_of(of: Campaign) -> tuple[Table, list[dict[str, str]]]:
     """The table, and its rows by the names of columns."""
-    table = usage_table(figures_of(of).cells)
-    return table, [
-        dict(zip([column.name for column in table.columns], row, strict=True)) for row in table.rows
-    ]
+    table = resource_use_table(resource_use(figures_of(of).cells))
+    return table, rows(table)
 
 
 def test_a_ring_sends_less_than_twice_the_gradients() -> None:
@@ -93,12 +95,12 @@ def test_gradients_that_are_sent_rounded_take_half_and_a_setting_is_named(tmp_pa
         for each in (full, rounded)
     ]
     of = campaign(tmp_path, plan, [full, rounded])
-    _, rows = table_of(of)
-    assert [(row["stack"], row["gradients alone, in theory, MB"]) for row in rows] == [
+    _, found = table_of(of)
+    assert [(row["stack"], row["gradients alone, in theory, MB"]) for row in found] == [
         ("ddp, gradient_sync allreduce", "16.67"),
         ("ddp, gradient_sync bf16", "8.33"),
     ]
-    settings = {row["setting"] for row in usage_rows(figures_of(of).cells)}
+    settings = {row["setting"] for row in export_rows(analyse(of)) if row["section"] == "usage"}
     assert settings == {"gradient_sync allreduce", "gradient_sync bf16"}
 
 
@@ -133,7 +135,7 @@ def test_runs_are_averaged_and_those_that_do_not_tell_are_said(tmp_path: Path) -
     assert (row["runs"], row["CPU s per rank"]) == ("2", "34.0")
     assert row["CPU energy, J"] == "2000 (of 1)"
     assert f"CPU energy can't be told, or not wholly, on ddp with 1 worker: {NO_RAPL}" in table.after
-    estimate = usage(figures_of(of).cells)[0].found["cpu_s_per_rank"]
+    estimate = resource_use(figures_of(of).cells)[0].found["cpu_s_per_rank"]
     assert estimate is not None and estimate.n == 2 and estimate.sd == pytest.approx(8**0.5)
 
 
@@ -171,11 +173,11 @@ def test_the_report_and_its_figures_have_it_where_records_do(tmp_path: Path) -> 
     by_name = {path.name: path for path in paths}
     assert "## What the runs used" in by_name["report.md"].read_text(encoding="utf-8")
     assert "<h2>What the runs used</h2>" in by_name["report.html"].read_text(encoding="utf-8")
-    rows = parquet.read_table(by_name["figures.parquet"]).to_pylist()
-    used = {row["quantity"]: row["value"] for row in rows if row["section"] == "usage"}
+    exported = parquet.read_table(by_name["figures.parquet"]).to_pylist()
+    used = {row["quantity"]: row["value"] for row in exported if row["section"] == "usage"}
     assert used["cpu_s_per_rank"] == 38.0 and used["cpu_share_of_one_core"] == pytest.approx(0.95)
     assert used["involuntary_switches_per_rank"] == 70 and used["disk_written_mb_per_rank"] == 3.0
     assert used["stolen_share_of_machine"] == pytest.approx(0.05) and "cpu_energy_j" not in used
-    assert csv.read_csv(by_name["figures.csv"]).num_rows == len(rows)
+    assert csv.read_csv(by_name["figures.csv"]).num_rows == len(exported)
     without = write_report(quick(tmp_path / "old"))
     assert "What the runs used" not in without[0].read_text(encoding="utf-8")

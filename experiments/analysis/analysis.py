@@ -1,0 +1,67 @@
+"""Everything that reports, plots, exports and checks say of a campaign, computed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from experiments.analysis.comparisons import StackComparison, TimeSplit, comparisons, time_splits
+from experiments.analysis.decisions import Criterion, Favoured, favoured
+from experiments.analysis.dissertation import Dissertation, dissertation
+from experiments.analysis.dissertation_figures import PublishedFigure, published_figures
+from experiments.analysis.figures import Figures, figures_of
+from experiments.analysis.from_texts import FromTexts, from_texts
+from experiments.analysis.installing import Installing, installing
+from experiments.analysis.ladders import Waterfall, waterfalls
+from experiments.analysis.references import ReferenceCheck, check_references
+from experiments.analysis.resource_use import CellUse, resource_use
+from experiments.analysis.settings import SettingComparison, setting_comparisons
+from experiments.analysis.users import Occasion, occasions
+from experiments.campaign.campaign import Campaign
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a campaign's records say, as numbers."""
+
+    figures: Figures
+    dissertation: Dissertation
+    comparisons: list[StackComparison]
+    settings: list[SettingComparison]
+    time_splits: list[TimeSplit]
+    waterfalls: list[Waterfall]
+    from_texts: list[FromTexts]
+    published: list[PublishedFigure]  # what the dissertation has, too
+    references: ReferenceCheck
+    resource_use: list[CellUse]
+    occasions: list[Occasion]
+    unmatched_occasions: int  # those without a run of the same cell alone
+    installing: Installing
+    favoured: dict[Criterion, Favoured]
+
+
+def analyse(campaign: Campaign) -> Analysis:
+    """The analysis of `campaign` as its records stand now.
+
+    Raises:
+        UserError: a record, or the file of the references, is damaged.
+    """
+    figures, published = figures_of(campaign), dissertation()
+    compared, splits, texts = comparisons(figures), time_splits(figures, published), from_texts(figures)
+    found_occasions, unmatched = occasions(figures)
+    efforts = installing(figures)
+    return Analysis(
+        figures=figures,
+        dissertation=published,
+        comparisons=compared,
+        settings=setting_comparisons(figures),
+        time_splits=splits,
+        waterfalls=waterfalls(figures),
+        from_texts=texts,
+        published=published_figures(figures, published),
+        references=check_references(figures),
+        resource_use=resource_use(figures.cells),
+        occasions=found_occasions,
+        unmatched_occasions=unmatched,
+        installing=efforts,
+        favoured=favoured(figures, compared, splits, texts, efforts),
+    )

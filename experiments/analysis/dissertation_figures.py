@@ -1,0 +1,217 @@
+"""The dissertation's tables 5.1 to 5.9, rebuilt: every figure that both have, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from experiments.analysis.dissertation import LONG, SHORT, Dissertation
+from experiments.analysis.figures import Cell, Figures
+from experiments.analysis.pairing import paired_by_seed
+from experiments.analysis.statistics import mean_difference, paired_ratio
+from experiments.records.record import Record
+
+Quantity = Literal[
+    "seconds per epoch",
+    "accuracy",
+    "speed-up",
+    "efficiency, %",
+    "time over DDP's",
+    "seconds per epoch beyond DDP's",
+    "seconds per epoch, long over short",
+]
+
+
+@dataclass(frozen=True)
+class PublishedFigure:
+    """One quantity here and in the dissertation."""
+
+    tables: tuple[str, ...]  # of the dissertation
+    stack: str
+    workers: int
+    settings: dict[str, Any]  # the values of the matrix's other axes
+    epochs: tuple[int, ...]  # here
+    published_epochs: tuple[int, ...]
+    quantity: Quantity
+    here: float
+    published: float
+    runs: int  # that `here` comes from, or pairs of them
+    published_runs: int
+    low: float | None = None  # ends of the 95 % interval of `here`, where it comes from several pairs
+    high: float | None = None
+
+    @property
+    def ratio(self) -> float:
+        """Here over what is published."""
+        return self.here / self.published
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """A cell, and the length of the dissertation's runs that it is set beside."""
+
+    cell: Cell
+    length: int
+    of_runs: int
+
+    @property
+    def epochs(self) -> int:
+        return self.cell.epochs
+
+
+def published_figures(figures: Figures, reference: Dissertation) -> list[PublishedFigure]:
+    """Every quantity of tables 5.1 to 5.9 that both have, table by table.
+
+    None of a matrix with ladders, whose cells are made to differ from the dissertation's, one by one.
+    """
+    if figures.campaign.ladders:
+        return []
+    lengths = _lengths({cell.epochs for cell in figures.cells})
+    pairs = []
+    for cell in figures.cells:
+        length = lengths[cell.epochs]
+        there = reference.run(cell.stack, cell.workers, length)
+        if there is not None and cell.train_s is not None:
+            pairs.append(_Pair(cell, length, there.of_runs))
+    rows = [row for pair in pairs for row in (*_alone(pair, reference), *_speed_up(pair, reference))]
+    if figures.campaign.baseline == "ddp":
+        rows += [row for pair in pairs for row in _against_ddp(pair, pairs, reference)]
+    rows += _linearity(pairs, reference)
+    return sorted(rows, key=lambda row: row.tables)  # and within a table as they came
+
+
+def _lengths(epochs: set[int]) -> dict[int, int]:
+    """Which of the dissertation's lengths each of ours stands for.
+
+    One that it has stands for itself. Of just two others the shorter is its short one, the longer its long
+    one; else every one is set beside its main experiment.
+    """
+    known = {length: length for length in epochs if length in (SHORT, LONG)}
+    if not known and len(epochs) == 2:
+        return {min(epochs): SHORT, max(epochs): LONG}
+    return dict.fromkeys(epochs, SHORT) | known
+
+
+def main_length(epochs: set[int]) -> int:
+    """Which of our lengths stands beside its main experiment in figure 5.1: its own, or else the shortest."""
+    return SHORT if SHORT in epochs else min(epochs)
+
+
+def _alone(pair: _Pair, reference: Dissertation) -> Iterator[PublishedFigure]:
+    """Tables 5.1 to 5.3, 5.5 and 5.6: times and accuracies as they are."""
+    cell, there = pair.cell, reference.run(pair.cell.stack, pair.cell.workers, pair.length)
+    if there is None or cell.train_s is None:
+        return
+    mean = cell.train_s.mean / pair.epochs
+    yield _row(pair, (there.table, "5.4"), "seconds per epoch", mean, there.per_epoch, cell.train_s.n)
+    if cell.accuracy is not None and there.accuracy is not None:
+        table = "5.6" if pair.length == LONG else "5.5"
+        yield _row(pair, (table,), "accuracy", cell.accuracy.accuracy, there.accuracy, cell.accuracy.n)
+
+
+def _speed_up(pair: _Pair, reference: Dissertation) -> Iterator[PublishedFigure]:
+    """Table 5.8."""
+    cell = pair.cell
+    there = reference.speed_up(cell.stack, cell.workers, pair.length)
+    if cell.speed_up is None or there is None or cell.workers == 1:
+        return
+    found, percent = cell.speed_up, 100 / cell.workers
+    row = _row(pair, ("5.8",), "speed-up", found.ratio, there, found.n)
+    yield _with_ends(row, found.low, found.high)
+    row = _row(pair, ("5.8",), "efficiency, %", found.ratio * percent, there * percent, found.n)
+    yield _with_ends(row, found.low, found.high, percent)
+
+
+def _against_ddp(pair: _Pair, pairs: list[_Pair], reference: Dissertation) -> Iterator[PublishedFigure]:
+    """Tables 5.7 and 5.9: what a stack takes beyond DDP."""
+    cell, base = pair.cell, reference.run("ddp", pair.cell.workers, pair.length)
+    there = reference.run(cell.stack, cell.workers, pair.length)
+    own = next((other.cell for other in pairs if other.cell.axes == cell.axes | {"stack": "ddp"}), None)
+    if cell.overhead_train is None or own is None or base is None or there is None or cell.stack == "ddp":
+        return
+    ratio = cell.overhead_train
+    row = _row(pair, ("5.7",), "time over DDP's", ratio.ratio, there.seconds / base.seconds, ratio.n)
+    yield _with_ends(row, ratio.low, ratio.high)
+    more = mean_difference(
+        [(_train_s(ours) - _train_s(ddps)) / pair.epochs for ours, ddps in _paired(cell, own)]
+    )
+    assert more is not None  # the ratio comes from the same pairs
+    beyond = there.per_epoch - base.per_epoch
+    row = _row(pair, ("5.9",), "seconds per epoch beyond DDP's", more.mean, beyond, more.n)
+    yield _with_ends(row, more.low, more.high)
+
+
+def _linearity(pairs: list[_Pair], reference: Dissertation) -> Iterator[PublishedFigure]:
+    """Table 5.4: seconds per epoch of the long runs over those of the short ones."""
+    for pair in pairs:
+        cell = pair.cell
+        short = next(
+            (
+                other
+                for other in pairs
+                if other.length == SHORT and other.cell.axes | {"epochs": pair.epochs} == cell.axes
+            ),
+            None,
+        )
+        there = [reference.run(cell.stack, cell.workers, length) for length in (SHORT, LONG)]
+        if pair.length != LONG or short is None or there[0] is None or there[1] is None:
+            continue
+        ours = paired_ratio(
+            [
+                (_train_s(long) / pair.epochs, _train_s(brief) / short.epochs)
+                for long, brief in _paired(cell, short.cell)
+            ]
+        )
+        if ours is None:
+            continue
+        yield PublishedFigure(
+            tables=("5.4",),
+            stack=cell.stack,
+            workers=cell.workers,
+            settings=cell.settings,
+            epochs=(short.epochs, pair.epochs),
+            published_epochs=(SHORT, LONG),
+            quantity="seconds per epoch, long over short",
+            here=ours.ratio,
+            published=there[1].per_epoch / there[0].per_epoch,
+            runs=ours.n,
+            published_runs=min(short.of_runs, pair.of_runs),
+            low=ours.low,
+            high=ours.high,
+        )
+
+
+def _paired(cell: Cell, other: Cell) -> list[tuple[Record, Record]]:
+    return paired_by_seed(cell.records, other.records)
+
+
+def _train_s(record: Record) -> float:
+    assert record.train_s is not None  # of every pair
+    return record.train_s
+
+
+def _with_ends(
+    row: PublishedFigure, low: float | None, high: float | None, factor: float = 1.0
+) -> PublishedFigure:
+    if low is None or high is None:
+        return row
+    return replace(row, low=low * factor, high=high * factor)
+
+
+def _row(
+    pair: _Pair, tables: tuple[str, ...], quantity: Quantity, here: float, published: float, runs: int
+) -> PublishedFigure:
+    return PublishedFigure(
+        tables=tables,
+        stack=pair.cell.stack,
+        workers=pair.cell.workers,
+        settings=pair.cell.settings,
+        epochs=(pair.epochs,),
+        published_epochs=(pair.length,),
+        quantity=quantity,
+        here=here,
+        published=published,
+        runs=runs,
+        published_runs=pair.of_runs,
+    )

@@ -1,0 +1,82 @@
+"""From texts to a trained model: what runs that make their tokens themselves take, preparing included."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from experiments.analysis.comparisons import sibling
+from experiments.analysis.figures import Cell, Figures
+from experiments.analysis.pairing import paired_by_seed
+from experiments.analysis.statistics import Estimate, Ratio, estimate, paired_ratio, ratios_together
+from experiments.records.record import Record
+
+
+@dataclass(frozen=True)
+class FromTexts:
+    """A cell whose runs begin with texts; p of `ratio` is corrected for all such cells."""
+
+    cell: Cell
+    records: list[Record]  # those that count
+    preparing_s: Estimate
+    training_s: Estimate
+    end_to_end_s: Estimate
+    preparing_ratio: Ratio | None  # to the baseline's, by pairs of the same seed; None where it has none
+    ratio: Ratio | None  # the same from end to end
+
+
+def end_to_end(record: Record) -> float:
+    """Seconds from the beginning of preparing, or of the stack's command, until that has ended.
+
+    What lies between the two where the stack's command comes after preparing belongs to neither: it is the
+    time that Ansible takes to go from one to the other.
+    """
+    assert record.launch is not None and record.prepared is not None  # see `_records`
+    launch, prepared = record.launch, record.prepared
+    within = prepared.seconds_within(launch.started, launch.ended)
+    return launch.ended - launch.started + prepared.seconds - within
+
+
+def from_texts(figures: Figures) -> list[FromTexts]:
+    """Every cell with runs that begin with texts; ratios are to the same cell of the baseline stack."""
+    baseline = figures.campaign.baseline
+    found = []
+    for cell in figures.cells:
+        records = _records(cell)
+        base = sibling(figures.cells, cell, stack=baseline)
+        preparing, training, whole = (
+            estimate([_preparing(record) for record in records]),
+            estimate([record.train_s for record in records if record.train_s is not None]),
+            estimate([end_to_end(record) for record in records]),
+        )
+        if preparing is None or training is None or whole is None:
+            continue
+        pairs = paired_by_seed(records, _records(base)) if base and cell.stack != baseline else []
+        found.append(
+            FromTexts(
+                cell=cell,
+                records=records,
+                preparing_s=preparing,
+                training_s=training,
+                end_to_end_s=whole,
+                preparing_ratio=_ratio(pairs, _preparing),
+                ratio=_ratio(pairs, end_to_end),
+            )
+        )
+    together = iter(ratios_together([each.ratio for each in found if each.ratio]))
+    return [replace(each, ratio=next(together)) if each.ratio else each for each in found]
+
+
+def _ratio(pairs: Sequence[tuple[Record, Record]], seconds: Callable[[Record], float]) -> Ratio | None:
+    """Of pairs with times above 0: a clock that was set back within a run leaves 0 s or less."""
+    times = [(seconds(ours), seconds(base)) for ours, base in pairs]
+    return paired_ratio([pair for pair in times if min(pair) > 0])
+
+
+def _records(cell: Cell) -> list[Record]:
+    return [record for record in cell.records if record.prepared is not None and record.launch is not None]
+
+
+def _preparing(record: Record) -> float:
+    assert record.prepared is not None
+    return record.prepared.seconds

@@ -1,0 +1,51 @@
+"""What a setting brings: cells that differ in one axis only, held against that axis's first value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from experiments.analysis.comparisons import sibling
+from experiments.analysis.figures import USUAL_AXES, Cell, Figures
+from experiments.analysis.pairing import paired_by_seed, time_ratio
+from experiments.analysis.statistics import Ratio, ratios_together
+from experiments.analysis.verdicts import Outcome, outcome
+
+
+@dataclass(frozen=True)
+class SettingComparison:
+    """A cell against the one that has an axis's first value, and all else alike; p is corrected for all."""
+
+    axis: str
+    cell: Cell
+    first: Any  # value of the axis
+    ratio: Ratio
+
+    @property
+    def value(self) -> Any:
+        """The cell's own value of the axis."""
+        return self.cell.axes[self.axis]
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the ratio shows."""
+        return outcome(self.ratio)
+
+
+def setting_comparisons(figures: Figures) -> list[SettingComparison]:
+    """Every comparison of settings that the runs allow, in the order of the matrix; a ladder has its own."""
+    found = []
+    first = figures.cells[0].axes if figures.cells and not figures.campaign.ladders else {}
+    for axis in (name for name in first if name not in USUAL_AXES):
+        for cell in figures.cells:
+            base = sibling(figures.cells, cell, **{axis: first[axis]})
+            if base is None or base is cell:
+                continue
+            ratio = time_ratio(paired_by_seed(cell.records, base.records))
+            if ratio is not None:
+                found.append((axis, cell, first[axis], ratio))
+    together = ratios_together([ratio for *_, ratio in found])
+    return [
+        SettingComparison(axis, cell, value, ratio)
+        for (axis, cell, value, _), ratio in zip(found, together, strict=True)
+    ]

@@ -1,0 +1,198 @@
+"""Every figure of an analysis as a row of the exported figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from experiments.analysis.analysis import Analysis
+from experiments.analysis.figures import Cell, Figures
+from experiments.analysis.from_texts import FromTexts
+from experiments.analysis.ladders import Waterfall
+from experiments.analysis.statistics import Difference, Estimate, Ratio
+from experiments.analysis.users import Occasion
+from experiments.report.names import setting_text
+
+Row = dict[str, Any]
+
+
+def export_rows(analysis: Analysis) -> list[Row]:
+    """One row for each figure."""
+    figures, baseline = analysis.figures, analysis.figures.campaign.baseline
+    return [
+        *(row for cell in figures.cells for row in _cell_rows(cell, baseline)),
+        *_comparison_rows(analysis, baseline),
+        *_split_rows(analysis),
+        *_published_rows(analysis),
+        *_use_rows(analysis),
+        *_run_rows(figures),
+        *_reference_rows(analysis),
+        *(row for each in analysis.waterfalls for row in _ladder_rows(each)),
+        *(row for each in analysis.from_texts for row in _from_texts_rows(each, baseline)),
+        *(row for each in analysis.occasions for row in _occasion_rows(each)),
+    ]
+
+
+def _cell(cell: Cell, section: str) -> Row:
+    """What every row of a cell says of it."""
+    return {
+        "section": section,
+        "stack": cell.stack,
+        "workers": cell.workers,
+        "epochs": cell.epochs,
+        "setting": setting_text(cell.settings),
+    }
+
+
+def _figure(quantity: str, value: float | None, runs: int, **more: Any) -> Row:
+    return {"quantity": quantity, "value": value, "runs": runs, **more}
+
+
+def _estimate(quantity: str, found: Estimate) -> Row:
+    return _figure(quantity, found.mean, found.n, low=found.low, high=found.high, sd=found.sd)
+
+
+def _ratio(quantity: str, found: Ratio) -> Row:
+    return _figure(quantity, found.ratio, found.n, low=found.low, high=found.high)
+
+
+def _difference(quantity: str, found: Difference) -> Row:
+    return _figure(quantity, found.mean, found.n, low=found.low, high=found.high)
+
+
+def _tests(found: Ratio) -> Row:
+    return {"p": found.p, "p_equivalent": found.equivalent_p, "visible": found.visible}
+
+
+def _cell_rows(cell: Cell, baseline: str) -> Iterator[Row]:
+    for name, found in (("train_s", cell.train_s), ("total_s", cell.total_s)):
+        if found is not None:
+            yield _cell(cell, "times") | _estimate(name, found)
+    if cell.accuracy is not None:
+        value, half, n = cell.accuracy.accuracy, cell.accuracy.half_width, cell.accuracy.n
+        ends = {"low": value - half, "high": value + half} if n == 1 else {}
+        yield _cell(cell, "accuracy") | _figure("accuracy", value, n, **ends)
+        # The interval is one run's: a mean of several, of the same reviews, has another.
+        yield _cell(cell, "accuracy") | _figure("accuracy, half a 95 % interval of one run", half, n)
+    for name, seconds in (cell.phases or {}).items():
+        yield _cell(cell, "phases") | _figure(name, seconds, len(cell.records))
+    if cell.speed_up is not None and cell.efficiency is not None:
+        yield _cell(cell, "scaling") | _ratio("speed_up", cell.speed_up)
+        yield _cell(cell, "scaling") | _estimate("efficiency", cell.efficiency)
+    if cell.overhead_total is not None:
+        yield _cell(cell, "overhead") | _ratio(f"total_s over {baseline}", cell.overhead_total)
+
+
+def _comparison_rows(analysis: Analysis, baseline: str) -> Iterator[Row]:
+    for stack in analysis.comparisons:
+        ratio = stack.ratio
+        yield _cell(stack.cell, "comparison") | _ratio(f"train_s over {baseline}", ratio) | _tests(ratio)
+    for setting in analysis.settings:
+        quantity = f"train_s, {setting.axis} {setting.value} over {setting.first}"
+        yield _cell(setting.cell, "settings") | _ratio(quantity, setting.ratio) | _tests(setting.ratio)
+
+
+def _split_rows(analysis: Analysis) -> Iterator[Row]:
+    for each in analysis.time_splits:
+        here, there = each.here, each.dissertation
+        row = {"section": "parts", "stack": each.stack, "workers": each.workers}
+        row["setting"] = setting_text(each.settings)
+        for quantity, value, half, published in (
+            ("fixed_s", here.fixed_s, here.fixed_half, there.fixed_s if there else None),
+            ("step_s", here.step_s, here.step_half, there.step_s if there else None),
+        ):
+            ends = {} if half is None else {"low": value - half, "high": value + half}
+            yield row | _figure(quantity, value, here.n, dissertation=published, **ends)
+
+
+def _published_rows(analysis: Analysis) -> Iterator[Row]:
+    for each in analysis.published:
+        yield {
+            "section": "dissertation",
+            "stack": each.stack,
+            "workers": each.workers,
+            "epochs": each.epochs[0] if len(each.epochs) == 1 else None,
+            "setting": setting_text(each.settings),
+            "dissertation": each.published,
+            "table": ", ".join(each.tables),
+            "epochs_there": ", ".join(map(str, each.published_epochs)),
+            "runs_there": each.published_runs,
+            **_figure(each.quantity, each.here, each.runs, low=each.low, high=each.high),
+        }
+
+
+def _use_rows(analysis: Analysis) -> Iterator[Row]:
+    for each in analysis.resource_use:
+        for name, value in each.found.items():
+            if value is not None:
+                yield _cell(each.cell, "usage") | _estimate(name, value)
+
+
+def _run_rows(figures: Figures) -> Iterator[Row]:
+    """Every run's own times: what the means are made of, and an outlier is seen in."""
+    for cell in figures.cells:
+        for record in cell.records:
+            run = {"run": record.run_id, "seed": record.specification.work.seed}
+            for clock, seconds in (("train_s", record.train_s), ("total_s", record.total_s)):
+                if seconds is not None:
+                    yield _cell(cell, "runs") | _figure(f"{clock} of the run", seconds, 1, **run)
+
+
+def _reference_rows(analysis: Analysis) -> Iterator[Row]:
+    for each in analysis.references.checked:
+        reference = each.reference
+        yield {
+            "section": "references",
+            "stack": each.cell.stack,
+            "workers": each.cell.workers,
+            "epochs": each.cell.epochs,
+            "reference": reference.value,
+            "band_low": reference.low,
+            "band_high": reference.high,
+            **_figure(reference.quantity, each.here, each.n),
+        }
+
+
+def _ladder_rows(waterfall: Waterfall) -> Iterator[Row]:
+    """Each step's seconds, its share of the last rung, and the phases that changed most."""
+    axes = waterfall.axes
+    row = {"section": "why", "workers": axes["workers"], "epochs": axes["epochs"]}
+    for step in waterfall.every_step:
+        name, p = f"{waterfall.ladder}: {step.above} > {step.below}", {"p": step.seconds.p}
+        yield row | _difference(f"{name}, s", step.seconds) | p
+        if step.percent is not None:
+            yield row | _difference(f"{name}, %", step.percent) | p
+        for phase, seconds in step.phases:
+            yield row | _figure(f"{name}, {phase}, s", seconds, step.seconds.n)
+
+
+def _from_texts_rows(each: FromTexts, baseline: str) -> Iterator[Row]:
+    row = _cell(each.cell, "from texts")
+    yield row | _estimate("preparing_s", each.preparing_s)
+    yield row | _estimate("train_s", each.training_s)
+    yield row | _estimate("end_to_end_s", each.end_to_end_s)
+    if each.preparing_ratio is not None:
+        yield row | _ratio(f"preparing_s over {baseline}", each.preparing_ratio)
+    if each.ratio is not None:
+        yield row | _ratio(f"end_to_end_s over {baseline}", each.ratio) | {"p": each.ratio.p}
+
+
+def _occasion_rows(each: Occasion) -> Iterator[Row]:
+    cell = _cell(each.cell, "users")
+    seeds = ", ".join(str(user.seed) for user in each.users)
+
+    def row(users: str) -> Row:
+        return cell | {"setting": ", ".join(filter(None, (cell["setting"], users)))}
+
+    for user in each.users:
+        one = row(f"seed {user.seed} of {seeds}")
+        yield one | _figure("took_s", user.took_s, 1)
+        yield one | _figure("took_s alone", user.alone.took_s, user.alone.runs)
+        yield one | _figure("waited_s", user.waited_s, 1)
+        yield one | _figure("waited_s alone", user.alone.waited_s, user.alone.runs)
+        yield one | _figure("slowdown", user.slowdown, 1)
+    whole, runs = row(f"seeds {seeds}"), len(each.users)
+    yield whole | _figure("fairness", each.fairness, runs)
+    yield whole | _figure("makespan_s", each.makespan_s, runs)
+    yield whole | _figure("in turn, alone", each.in_turn_s, runs)
+    yield whole | _figure("overlap_s", each.overlap_s, runs)

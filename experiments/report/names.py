@@ -1,0 +1,111 @@
+"""How the report names cells, settings, works and ladders: by what tells them apart, and no more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from experiments.analysis.figures import USUAL_AXES, Cell, MissingRun, SameWork
+from experiments.analysis.ladders import Waterfall
+from experiments.analysis.statistics import Ratio
+from experiments.util.words import counted
+
+Item = TypeVar("Item")
+
+
+def value_text(value: Any) -> str:
+    """An axis's value."""
+    if value is None:
+        return "none"
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+
+
+def setting_text(settings: Mapping[str, Any], without: str = "") -> str:
+    """`gradient_sync bf16, threads 2`; "" of no settings. The axes that every matrix has are none."""
+    return ", ".join(
+        f"{name} {value_text(value)}"
+        for name, value in settings.items()
+        if name not in (*USUAL_AXES, without)
+    )
+
+
+def stack_text(stack: str, settings: Mapping[str, Any], without: str = "") -> str:
+    """A stack as a table names it, with the values of the matrix's other axes."""
+    return ", ".join(filter(None, (stack, setting_text(settings, without))))
+
+
+def phase_name(phase: str) -> str:
+    """A phase, in words."""
+    return {"exposed_sync": "exposed synchronisation"}.get(phase, phase)
+
+
+def work_name(work: SameWork) -> str:
+    """`2 workers, 20 epochs, seed 1 (3f9a41c2)`."""
+    size = f"{counted(work.workers, 'worker')}, {counted(work.epochs, 'epoch')}"
+    return f"{size}, seed {work.seed} ({work.work_digest[:8]})"
+
+
+def ladder_name(waterfall: Waterfall) -> str:
+    """The ladder, and what its runs have in common."""
+    workers, epochs = waterfall.axes["workers"], waterfall.axes["epochs"]
+    rest = [f"{axis} {value}" for axis, value in waterfall.axes.items() if axis not in ("workers", "epochs")]
+    return f"{waterfall.ladder}: {', '.join([counted(workers, 'worker'), counted(epochs, 'epoch'), *rest])}"
+
+
+def missing_reason(missing: MissingRun) -> str:
+    """Why a planned run has no result that counts, a sentence."""
+    run, last = missing.run, missing.last
+    if missing.reason == "not ok" and last is not None:
+        ended = "was interrupted" if last.status == "interrupted" else last.status
+        return f"No attempt is ok; the last one {ended}: {last.reason}"
+    if missing.reason == "others":
+        others = " and ".join(run_id for run_id in run.together if run_id != run.run_id)
+        return f"It is ok, but of {others}, with which it began, there is no result of the same moment."
+    return run.cannot_run or "Not run yet."
+
+
+def by_length(items: Sequence[Item], cell_of: Callable[[Item], Cell]) -> list[list[Item]]:
+    """Items whose cells differ in nothing but their epochs, together."""
+    groups: dict[str, list[Item]] = {}
+    for item in items:
+        groups.setdefault(repr(cell_of(item).axes | {"epochs": None}), []).append(item)
+    return list(groups.values())
+
+
+def envelope(found: Sequence[Ratio]) -> tuple[float, float]:
+    """The lowest and the highest end of several ratios' intervals, which all of them must have."""
+    ends = [(each.low, each.high) for each in found]
+    return min(low for low, _ in ends if low is not None), max(high for _, high in ends if high is not None)
+
+
+def cells_name(group: Sequence[Cell], among: Sequence[Cell]) -> str:
+    """A stack with its number of workers, and whatever else tells these cells from the others."""
+    return f"{group[0].stack} with {listed([counted(group[0].workers, 'worker'), *_apart(group, among)])}"
+
+
+def stack_name(group: Sequence[Cell], among: Sequence[Cell]) -> str:
+    """A stack, with its number of epochs where other cells of as many workers have other ones."""
+    apart = _apart(group, among)
+    return f"{group[0].stack} with {listed(apart)}" if apart else group[0].stack
+
+
+def listed(texts: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
+
+
+def _apart(group: Sequence[Cell], among: Sequence[Cell]) -> list[str]:
+    """Epochs and settings of cells that differ in epochs alone, as far as others of as many workers differ.
+
+    Args:
+        group: the cells that are named.
+        among: all that are spoken of.
+    """
+    first = group[0]
+    others = [other.axes for other in among if other.workers == first.workers]
+    differing = {name for name in first.axes if len({repr(axes[name]) for axes in others}) > 1}
+    lengths = [str(cell.epochs) for cell in group]
+    epochs = counted(first.epochs, "epoch") if len(group) == 1 else f"{' or '.join(lengths)} epochs"
+    setting = setting_text({name: first.axes[name] for name in first.axes if name in differing})
+    return [*([epochs] if "epochs" in differing else []), *([setting] if setting else [])]

@@ -1,0 +1,42 @@
+"""Where the time of every cell goes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from experiments.analysis.figures import Cell, phase_names
+from experiments.report.formats import RATIO, TENTHS, Value
+from experiments.report.names import phase_name, stack_text
+from experiments.report.tables import Table, columns
+
+TITLE: Final = "Where the time goes"
+AROUND: Final = "total_s less train_s"
+
+
+def phases_table(cells: Sequence[Cell]) -> Table:
+    """Phase by phase."""
+    phases = phase_names(cells)
+    names = ("workers", "epochs", "runs", *(phase_name(name) for name in phases), "total_s", AROUND)
+    return Table(
+        title=TITLE,
+        before=(
+            "Seconds of the slowest rank, means over the runs of a cell; they add up to total_s. What has no "
+            "name of its own is under other, Ansible's work before and after the stack's own included. What "
+            "a run takes around training is total_s less train_s, with its 95 % interval."
+        ),
+        columns=columns("stack", *names, words=("stack",)),
+        rows=[
+            [
+                stack_text(cell.stack, cell.settings),
+                Value(cell.workers),
+                Value(cell.epochs),
+                Value(sum(record.phases is not None for record in cell.records)),
+                *(Value(cell.phases.get(name, 0.0), RATIO) for name in phases),
+                Value(sum(cell.phases.values()), RATIO),
+                Value(around.mean, TENTHS, low=around.low, high=around.high) if around else Value(None),
+            ]
+            for cell, around in ((cell, cell.around_training_s) for cell in cells)
+            if cell.phases is not None
+        ],
+    )

@@ -1,0 +1,58 @@
+"""The stacks against the baseline."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from experiments.analysis.comparisons import StackComparison
+from experiments.report.formats import P_VALUE, Format, Value, plain_interval
+from experiments.report.names import stack_text
+from experiments.report.tables import Table, columns
+from experiments.report.verdict_words import corrected_text, verdict
+
+WEIGHTS_DIFFER: Final = "Equal work did NOT give equal weights, so nothing follows from these ratios. "
+RATIO: Final = Format(3)
+
+
+def comparisons_title(baseline: str) -> str:
+    """Of the section."""
+    return f"Against {baseline}"
+
+
+def comparisons_table(found: Sequence[StackComparison], baseline: str, weights_differ: bool = False) -> Table:
+    """Every comparison; where equal work ended with different weights it warns."""
+    return Table(
+        title=comparisons_title(baseline),
+        before=(WEIGHTS_DIFFER if weights_differ else "")
+        + (
+            "Geometric means of the ratios of runs with the same seed, with Student's intervals of their "
+            f"logarithms. {corrected_text([each.ratio.p for each in found])}"
+        ),
+        columns=columns(
+            "stack",
+            "workers",
+            "epochs",
+            "pairs",
+            f"train_s over {baseline}",
+            "95 % interval",
+            "p (Holm)",
+            "p of 3 % or more (TOST, Holm)",
+            "verdict",
+            words=("stack", "verdict"),
+        ),
+        rows=[
+            [
+                stack_text(each.cell.stack, each.cell.settings),
+                Value(each.cell.workers),
+                Value(each.cell.epochs),
+                Value(each.ratio.n),
+                Value(each.ratio.ratio, RATIO),
+                plain_interval(each.ratio.low, each.ratio.high, RATIO),
+                Value(each.ratio.p, P_VALUE),
+                Value(each.ratio.equivalent_p, P_VALUE),
+                verdict(each.ratio),
+            ]
+            for each in found
+        ],
+    )

@@ -1,0 +1,58 @@
+"""What training costs once, and what in every step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from experiments.analysis.comparisons import TimeSplit
+from experiments.analysis.statistics import Split
+from experiments.report.formats import TENTHS, Format, Value
+from experiments.report.names import stack_text
+from experiments.report.tables import Table, columns
+
+TITLE: Final = "Fixed and per step"
+MILLISECONDS: Final = Format(2, factor=1000)
+
+
+def time_splits_table(found: Sequence[TimeSplit]) -> Table:
+    """Fixed part and part per step."""
+    return Table(
+        title=TITLE,
+        before=(
+            "A line through train_s at different lengths: what training itself costs once (without the "
+            "stack's start: see Where the time goes), and what in every step, evaluations shared out over "
+            "the steps. It is the mean of one line for each seed with every length, ± half a 95 % interval; "
+            "without two such seeds it is a line through all runs, and has none. The dissertation's line "
+            "goes through a mean of five runs and a single run."
+        ),
+        columns=columns(
+            "stack",
+            "workers",
+            "runs",
+            "fixed, s",
+            "per step, ms",
+            "dissertation: fixed, s",
+            "dissertation: per step, ms",
+            words=("stack",),
+        ),
+        rows=[
+            [
+                stack_text(each.stack, each.settings),
+                Value(each.workers),
+                Value(each.here.n),
+                *_parts(each.here),
+                *_parts(each.dissertation),
+            ]
+            for each in found
+        ],
+    )
+
+
+def _parts(found: Split | None) -> list[Value]:
+    if found is None:
+        return [Value(None), Value(None)]
+    return [
+        Value(found.fixed_s, TENTHS, spread=found.fixed_half),
+        Value(found.step_s, MILLISECONDS, spread=found.step_half),
+    ]

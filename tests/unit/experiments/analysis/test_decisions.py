@@ -1,0 +1,138 @@
+"""Which stack the figures favour by each criterion, on records made by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.analysis.analysis import analyse
+from experiments.analysis.decisions import (
+    NO_DIFFERENCE,
+    NOT_MEASURED,
+    NOT_RECORDED,
+    OPEN,
+    Criterion,
+    Favoured,
+)
+from experiments.campaign.campaign import Campaign
+from experiments.campaign.stacks import About
+from experiments.report.sections.conclusions import NOT_OF_TIMES, conclusions
+from experiments.report.sections.decisions import situations
+from tests.unit.experiments.made_up_records import (
+    campaign,
+    planned,
+    quick,
+    record,
+    seeds,
+    with_batches,
+)
+from tests.unit.experiments.report.drawn import rows, tables
+from tests.unit.experiments.report.test_organisation import STACKS, TWO, keep, made_up, provisioned
+
+DDP, SPARK = Favoured("stacks", ("ddp",)), Favoured("stacks", ("spark",))
+
+
+def says(made: Campaign, criterion: Criterion) -> Favoured:
+    return analyse(made).favoured[criterion]
+
+
+@pytest.mark.parametrize(
+    ("spark", "noise", "expected"),
+    [(1.2, 0.002, DDP), (0.8, 0.002, Favoured("stacks", ("spark",), over="ddp")), (1.01, 0.03, OPEN)],
+)
+def test_speed_says_what_the_comparisons_allow(
+    tmp_path: Path, spark: float, noise: float, expected: Favoured
+) -> None:
+    assert says(seeds(tmp_path, spark, noise), "speed") == expected
+
+
+def test_single_runs_favour_nobody(tmp_path: Path) -> None:
+    found = analyse(quick(tmp_path)).favoured
+    assert found["speed"] == found["waiting"] == OPEN
+    assert found["step"] == found["pipeline"] == NOT_MEASURED
+    assert found["weights"] == NO_DIFFERENCE
+    assert found["installing"] == found["tracking"] == NOT_RECORDED
+
+
+def test_waiting_favours_a_stack_whose_interval_is_below_the_others(tmp_path: Path) -> None:
+    plan = [planned(stack, 1, seed) for stack in ("ddp", "spark") for seed in (1, 2, 3)]
+    for name, apart, expected in (("far", 10.0, DDP), ("near", 0.1, OPEN)):
+        records = [
+            record(stack, 1, 50.0, 60.0 + 0.1 * seed + (apart if stack == "spark" else 0.0), seed)
+            for stack in ("ddp", "spark")
+            for seed in (1, 2, 3)
+        ]
+        assert says(campaign(tmp_path / name, plan, records), "waiting") == expected
+
+
+def test_time_per_step_favours_a_stack_that_is_faster_with_every_setting(tmp_path: Path) -> None:
+    # Spark's steps take twice as long as DDP's with batches of 16, and less than DDP's with those of 64.
+    seconds = {("ddp", 16): 10.0, ("spark", 16): 20.0, ("ddp", 64): 6.0, ("spark", 64): 5.0}
+    cells = [
+        (stack, 1, epochs, batch, [each * epochs + seed / 100 for seed in (1, 2, 3)])
+        for (stack, batch), each in seconds.items()
+        for epochs in (2, 10)
+    ]
+    assert says(with_batches(tmp_path / "both", cells), "step") == OPEN
+    of_16 = [cell for cell in cells if cell[3] == 16]
+    assert says(with_batches(tmp_path / "one", of_16), "step") == DDP
+
+
+def test_times_of_equal_work_that_ended_differently_are_not_compared(tmp_path: Path) -> None:
+    cells = [
+        (stack, 1, epochs, 32, [more * epochs + seed / 100 for seed in (1, 2, 3)])
+        for stack, more in (("ddp", 10.0), ("spark", 20.0))
+        for epochs in (2, 10)
+    ]
+    equal = with_batches(tmp_path / "equal", cells)
+    differs = with_batches(tmp_path / "differs", cells, weights_digest="f" * 64)
+    for criterion in ("speed", "step"):
+        assert says(equal, criterion) == DDP
+        assert says(differs, criterion).outcome == "unequal work"
+    assert says(differs, "weights").outcome == "unequal work"
+    said = conclusions(analyse(differs))
+    assert said[0] == NOT_OF_TIMES and "takes" not in " ".join(said)
+    warns = [tables(made)["Against ddp"].before.startswith("Equal work did NOT") for made in (equal, differs)]
+    assert warns == [False, True]
+
+
+def test_a_feature_favours_a_stack_by_its_level_and_says_where_only_a_claim_does(tmp_path: Path) -> None:
+    made = quick(tmp_path)
+    keep(made.folder, About(stacks=TWO))
+    assert says(made, "tracking") == SPARK
+    unsure = made_up("spark", "built in", not_shown="nobody tried")
+    keep(made.folder, About(stacks=TWO.model_copy(update={"stacks": {**TWO.stacks, "spark": unsure}})))
+    assert says(made, "tracking") == Favoured("stacks", ("spark",), claimed=("spark",))
+    equal = made_up("spark")
+    keep(made.folder, About(stacks=TWO.model_copy(update={"stacks": {**TWO.stacks, "spark": equal}})))
+    assert says(made, "tracking") == NO_DIFFERENCE
+
+
+def test_the_stack_that_provisioning_took_fewest_tasks_for_is_little_work(tmp_path: Path) -> None:
+    made = quick(tmp_path)
+    record = provisioned()
+    _, spark, ground, inner = record.roles
+    for tasks, expected in ((2, DDP), (5, NO_DIFFERENCE), (6, SPARK)):
+        ddp = spark.model_copy(update={"role": "ddp", "tasks": tasks})
+        done = record.model_copy(update={"roles": [ddp, spark, ground, inner]})
+        keep(made.folder, About(stacks=TWO, provisioning=done))
+        # Of its own and of the ground that both stand on.
+        assert whole_tasks(made) == {"ddp": tasks + 4, "spark": 9}
+        assert says(made, "installing") == expected
+    keep(made.folder, About(provisioning=record))
+    assert whole_tasks(made) == {"ddp": None, "spark": 9}
+    assert says(made, "installing") == NOT_RECORDED
+
+
+def whole_tasks(made: Campaign) -> dict[str, int | None]:
+    """The tasks that provisioning took for every stack, with the roles that it stands on."""
+    found = analyse(made).installing.stacks
+    return {name: None if each.whole is None else each.whole.tasks for name, each in found.items()}
+
+
+def test_every_situation_has_a_row_and_names_known_stacks(tmp_path: Path) -> None:
+    assert {name for each in situations() for name in each.dissertation} <= set(STACKS)
+    found = rows(tables(quick(tmp_path))["Which stack in which situation"])
+    assert [row["situation"] for row in found] == [each.situation for each in situations()]
+    assert found[1]["see"] == "Against ddp" and found[1]["favours"] == "can't tell"
