@@ -8,7 +8,7 @@ import pytest
 STARTERS = {"browser", "ranks", "whole", "workplace"}
 #: Modules that start ansible-playbook, the matrix's command or torch's ranks by themselves, or ask mirrors.
 SLOW_MODULES = {
-    "test_campaign_loop",
+    "test_loop",
     "test_check_gpus",
     "test_kills",
     "test_nvidia_packages",
