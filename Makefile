@@ -48,7 +48,7 @@ conformance: ## what every stack must do: equal weights, recorded faults, nothin
 plan: ## show the runs of a matrix, and which cannot be run here
 	@$(call in,controller) python -m experiments plan "$(MATRIX)" $(ARGS)
 
-matrix: ## run a matrix, or go on with it
+matrix: ## run a matrix, or resume it
 	@$(call in,controller) python -m experiments run "$(MATRIX)" $(ARGS)
 
 watch: ## show the matrix that runs, live, from another terminal (MATRIX= for a certain one)
