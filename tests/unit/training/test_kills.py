@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import shutil
@@ -136,8 +137,10 @@ def test_a_rank_that_fails_is_named_with_its_reason(prepared: Prepared, tmp_path
     # Rank 0 writes; the others hear of it.
     while not (out / "checkpoints").is_dir():
         time.sleep(0.001)
-    shutil.rmtree(out / "checkpoints", ignore_errors=True)
-    (out / "checkpoints").write_text("in the way", encoding="ascii")
+    while not (out / "checkpoints").is_file():
+        shutil.rmtree(out / "checkpoints", ignore_errors=True)
+        with contextlib.suppress(IsADirectoryError):  # rank 0 has made it again in between
+            (out / "checkpoints").write_text("in the way", encoding="ascii")
     assert killing.end(ranks) == [1, 1]
     assert "can't be written" in load(out / "error-0.json")["message"]
     assert "Rank 0 on " in load(out / "error-1.json")["message"]
