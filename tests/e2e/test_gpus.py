@@ -105,8 +105,11 @@ def test_spark_gave_every_rank_a_declared_gpu_and_the_record_says_that_it_is_non
         by_stack["spark"]["ranks"]
     )
     assert all(rank["visible_gpus"] is None for rank in by_stack["ddp"]["ranks"])
-    command = by_stack["spark"]["launch"]["command"]
-    assert "spark.task.resource.gpu.amount=1" in command and "spark.executor.resource.gpu.amount=1" in command
+    run = f"quick/*/{by_stack['spark']['run_id']}/01/outputs/spark.properties"
+    (path,) = (testbed.root / "results").glob(run)
+    lines = [line.split() for line in path.read_text(encoding="utf-8").splitlines()]
+    asked = {name: amount for name, *amount in lines if name.endswith("resource.gpu.amount")}
+    assert asked == {"spark.executor.resource.gpu.amount": ["1"], "spark.task.resource.gpu.amount": ["1"]}
     for name, node in by_stack["spark"]["environment"]["nodes"].items():
         assert [gpu["pseudo"] for gpu in node["gpus"]] == ([True] if name != "master" else [])
     (report,) = (testbed.root / "results" / "quick").glob("*/report.md")
