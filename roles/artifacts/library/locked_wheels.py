@@ -106,6 +106,17 @@ def last_error(log: Path) -> str:
     return lines[-1] if lines else "see the log"
 
 
+def fetch_locked(environment: Path, log: Path, place: Path, lock: str, what: str) -> None:
+    """Download what a lock names into `place`, each file checked against its hash.
+
+    Raises:
+        Unavailable: something of it cannot be had.
+    """
+    options = ("--no-deps", "--require-hashes", "--dest", str(place), "--requirement", lock)
+    if not pip(environment, log, "download", *options):
+        raise Unavailable(f"{what} cannot be fetched: {last_error(log)} (whole output: {log})")
+
+
 def reachable(url: str) -> bool:
     """Whether an index answers within seconds."""
     try:
@@ -178,36 +189,10 @@ def fetch(asked: dict[str, Any], store: Path, log: Path) -> None:
         environment = Path(scratch) / "venv"
         subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
         source = fetch_torch(environment, log, store, asked["torch"], os.environ["TORCH_INDEX"])
-        if not pip(
-            environment,
-            log,
-            "download",
-            "--no-deps",
-            "--require-hashes",
-            "--dest",
-            str(store),
-            "--requirement",
-            asked["lock"],
-        ):
-            raise Unavailable(
-                f"the locked environment cannot be fetched: {last_error(log)} (whole output: {log})"
-            )
+        fetch_locked(environment, log, store, asked["lock"], "the locked environment")
         build_sources(environment, log, store)
         for extra in asked["extra"]:
-            if not pip(
-                environment,
-                log,
-                "download",
-                "--no-deps",
-                "--require-hashes",
-                "--dest",
-                str(store / "extra"),
-                "--requirement",
-                extra,
-            ):
-                raise Unavailable(
-                    f"{Path(extra).stem} cannot be fetched: {last_error(log)} (whole output: {log})"
-                )
+            fetch_locked(environment, log, store / "extra", extra, Path(extra).stem)
     wheels = sorted(store.glob("*.whl"))
     lines = []
     for wheel in wheels:

@@ -16,12 +16,13 @@ import pytest
 from tests.unit.roles.loading import load
 
 # Stand-ins for systemd and for the engine, each with one job, a real process that is started beforehand.
-SYSTEMCTL = """\
+#: How both begin: what they were told of their job, a note of the call, and whether the job lives.
+JOB = """\
 #!{python} -SE
 import json, os, signal, sys
 from pathlib import Path
 place = Path({place!r})
-about = json.loads((place / "unit.json").read_text())
+about = json.loads((place / "{job}.json").read_text())
 with (place / "calls").open("a") as calls:
     calls.write(" ".join(sys.argv[1:]) + "\\n")
 verb, pid = sys.argv[1], about["pid"]
@@ -30,6 +31,8 @@ def lives():
         return Path(f"/proc/{{pid}}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+"""
+SYSTEMCTL = """\
 if verb == "show":
     alive = lives()
     state = {{"SubState": "running" if alive else about["ends"], "MainPID": pid if alive else 0}}
@@ -48,19 +51,6 @@ Path({place!r}, "started").write_text("\\n".join(sys.argv[1:]))
 {starts}
 """
 DOCKER = """\
-#!{python} -SE
-import json, os, signal, sys
-from pathlib import Path
-place = Path({place!r})
-about = json.loads((place / "container.json").read_text())
-with (place / "calls").open("a") as calls:
-    calls.write(" ".join(sys.argv[1:]) + "\\n")
-verb, pid = sys.argv[1], about["pid"]
-def lives():
-    try:
-        return Path(f"/proc/{{pid}}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 if verb == "run":
     print("0123456789abcdef")
 elif verb == "inspect":
@@ -114,9 +104,9 @@ class Job:
             "nodes": ["one"],
         }
         self.ends()
-        self.write("systemctl", SYSTEMCTL)
+        self.write("systemctl", JOB + SYSTEMCTL, job="unit")
         self.write("systemd-run", SYSTEMD_RUN, starts="")
-        self.write("docker", DOCKER)
+        self.write("docker", JOB + DOCKER, job="container")
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
     def write(self, name: str, text: str, **values: str) -> None:
