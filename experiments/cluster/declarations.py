@@ -37,7 +37,7 @@ class OnNode(_Part):
 
     packages: list[Text] | dict[Text, list[Text]] = []  # where distributions differ, by theirs (Debian-12)
     services: list[Text] = []  # units that start with the node
-    files: list[AbsolutePath] = []
+    files: list[AbsolutePath | dict[Text, AbsolutePath]] = []  # where distributions differ, by theirs
     ports: list[Port] = []
     units: list[Text] = []  # patterns of units
     containers: list[Text] = []  # labels
@@ -45,13 +45,14 @@ class OnNode(_Part):
     needed_to_launch: list[AbsolutePath] = []  # without one of them a run can't start: a test takes one away
 
     def of_distribution(self, name: str) -> OnNode:
-        """The same with the packages of one distribution.
+        """The same with the packages and files of one distribution.
 
         Raises:
-            KeyError: packages are named by distribution, and not for this one.
+            KeyError: packages or files are named by distribution, and not for this one.
         """
         packages = self.packages[name] if isinstance(self.packages, dict) else self.packages
-        return self.model_copy(update={"packages": packages})
+        files = [each[name] if isinstance(each, dict) else each for each in self.files]
+        return self.model_copy(update={"packages": packages, "files": files})
 
 
 class Declaration(_Part):
@@ -76,14 +77,14 @@ def read_declaration(role: Path) -> Declaration | None:
 
 
 def declared_for(role: Path, distributions: Mapping[str, str]) -> Declaration | None:
-    """What a stack declares, with the packages of what its nodes run.
+    """What a stack declares, with the packages and files of what its nodes run.
 
     Args:
         role: the folder of its role.
         distributions: their full names, by group.
 
     Raises:
-        UserError: the file is damaged, or names no packages for one of these distributions.
+        UserError: the file is damaged, or does not know one of these distributions.
     """
     declaration = read_declaration(role)
     if declaration is None:
@@ -94,7 +95,7 @@ def declared_for(role: Path, distributions: Mapping[str, str]) -> Declaration | 
         try:
             found[group] = on_node.of_distribution(name)
         except KeyError as error:
-            raise UserError(f"{role / FILE} names no packages of {group} for {name}.") from error
+            raise UserError(f"{role / FILE}: packages or files of {group} are missing for {name}.") from error
     return declaration.model_copy(update=found)
 
 

@@ -46,9 +46,7 @@ def test_declared_packages_are_installed(node: Host, name: str, stack: str) -> N
     wanted = [
         package
         for found in on_node(name, stack)
-        for package in (
-            found.packages[distribution(name)] if isinstance(found.packages, dict) else found.packages
-        )
+        for package in found.of_distribution(distribution(name)).packages
     ]
     shown = node.run(
         "dpkg-query --show --showformat='${Package} ${db:Status-Status}\\n' " + shlex.join(wanted)
@@ -65,7 +63,11 @@ def test_declared_services_run_and_come_back(name: str, stack: str) -> None:
 
 @pytest.mark.declares("files")
 def test_declared_files_are_there(node: Host, name: str, stack: str) -> None:
-    wanted = [path for found in on_node(name, stack) for path in found.files]
+    wanted = [
+        str(path)
+        for found in on_node(name, stack)
+        for path in found.of_distribution(distribution(name)).files
+    ]
     missing = f'for path in {shlex.join(wanted)}; do [ -s "$path" ] || echo "$path"; done'
     assert node.check_output(missing) == ""
 

@@ -9,7 +9,7 @@ import yaml
 from testinfra.host import Host
 
 from tests.nodes import cluster
-from tests.nodes.facts import is_true, unit
+from tests.nodes.facts import is_true
 
 pytestmark = pytest.mark.stack("determined")
 
@@ -20,13 +20,6 @@ def scheme_and_port(name: str) -> tuple[str, int]:
     """How the master is spoken to."""
     tls = is_true(cluster.variables(name).get("determined_tls"))
     return "https" if tls else "http", cluster.port("determined_port", 8443 if tls else 8080)
-
-
-@pytest.mark.on("master")
-def test_dumps_are_made_and_their_timer_comes_back(name: str) -> None:
-    timer = unit(name, "trainbed-dump.timer")
-    assert timer.is_running
-    assert timer.is_enabled
 
 
 @pytest.mark.on("workers")

@@ -18,7 +18,10 @@ STACKS = sorted(path.parts[-3] for path in ROLES.glob("*/tasks/run.yml"))
 BOOKWORM = "Debian GNU/Linux 12 (bookworm)"
 EVERYWHERE = dict.fromkeys(("master", "workers"), BOOKWORM)
 DECLARED = """
-master: {packages: {Debian-12: [old], Debian-13: [new]}, services: [made-master]}
+master:
+  packages: {Debian-12: [old], Debian-13: [new]}
+  services: [made-master]
+  files: [/etc/same, {Debian-12: /etc/old, Debian-13: /etc/new}]
 workers: {packages: [made], files: [/etc/made], processes: [made]}
 """
 
@@ -62,24 +65,28 @@ def test_its_ports_are_those_of_its_role_s_defaults(stack: str) -> None:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_packages_are_declared_for_every_distribution_that_nodes_may_have(stack: str) -> None:
+def test_packages_and_files_are_declared_for_every_distribution_that_nodes_may_have(stack: str) -> None:
     for distribution in (BOOKWORM, "Debian GNU/Linux 13 (trixie)", "Ubuntu 24.04.1 LTS"):
         declaration = declared_for(ROLES / stack, {"master": distribution, "workers": distribution})
         assert declaration is not None
-        assert all(isinstance(each.packages, list) for each in declaration.groups.values())
+        for each in declaration.groups.values():
+            assert isinstance(each.packages, list)
+            assert all(isinstance(path, str) for path in each.files)
 
 
-def test_packages_are_those_of_the_nodes_distribution(tmp_path: Path) -> None:
+def test_packages_and_files_are_those_of_the_nodes_distribution(tmp_path: Path) -> None:
     made = role(tmp_path, DECLARED)
     declaration = declared_for(made, EVERYWHERE)
     assert declaration is not None
     assert (declaration.master.packages, declaration.workers.packages) == (["old"], ["made"])
     assert declaration.master.services == ["made-master"] and declaration.workers.files == ["/etc/made"]
+    assert declaration.master.files == ["/etc/same", "/etc/old"]
     trixie = declared_for(made, {**EVERYWHERE, "master": "Debian GNU/Linux 13 (trixie)"})
     assert trixie is not None and trixie.master.packages == ["new"]
+    assert trixie.master.files == ["/etc/same", "/etc/new"]
     # As a campaign keeps it.
     assert Declaration.model_validate_json(declaration.model_dump_json()) == declaration
-    with pytest.raises(UserError, match=r"stack.yml names no packages of master for Ubuntu-24"):
+    with pytest.raises(UserError, match=r"stack.yml: packages or files of master are missing for Ubuntu-24"):
         declared_for(made, {**EVERYWHERE, "master": "Ubuntu 24.04.1 LTS"})
 
 
