@@ -72,8 +72,10 @@ def test_a_search_is_submitted_around_a_run(testbed: Testbed) -> None:
     record = next(path for path in (testbed.root / "results").glob(pattern))
     done = testbed.playbook("search", "-e", json.dumps({"search_record": str(record)}))
     assert re.search(r"Created experiment \d+", done.output)
-    # Its launcher finds no Determined cluster around it here, and says so.
-    wait_for("it has ended", lambda: states(testbed)[-1] == "ERROR", 60)
+    # The stand-in starts the trial in its container, but tells it nothing of a cluster: the launcher says so and ends.
+    wait_for("the trial ends", lambda: states(testbed)[-1] == "ERROR", 60)
+    log = testbed.node("master", f"{DET} trial logs {len(states(testbed))}").output
+    assert "A search needs a Determined cluster" in log
 
 
 def test_a_master_that_goes_away_finds_its_agents_again(testbed: Testbed) -> None:

@@ -20,7 +20,6 @@ from typing import Any
 
 from pyspark import SparkContext
 from pyspark.errors import PythonException
-from pyspark.ml.torch.distributor import TorchDistributor
 from pyspark.sql import SparkSession
 
 from training.errors import DataError
@@ -105,6 +104,9 @@ def _run(spark: SparkSession, spec: RunSpec, given: argparse.Namespace, queue: F
         except DataError as error:
             sys.stderr.write(f"DataError: {error}\n")
             return 1
+    # Imported now, while executors start: it loads pandas, which takes a second.
+    from pyspark.ml.torch.distributor import TorchDistributor
+
     distributor = TorchDistributor(
         num_processes=spec.work.world_size, local_mode=False, use_gpu=asks_for_gpus
     )
