@@ -202,7 +202,7 @@ def _parser() -> argparse.ArgumentParser:
         "--max-time",
         type=_minutes,
         metavar="MINUTES",
-        help="start no run that, judging by earlier records, would end later than this after the command's "
+        help="start no run that, judging by earlier records, would end more than MINUTES after the command's "
         "start",
     )
 
