@@ -122,7 +122,7 @@ class Playbooks:
                 rest = CLEAN_UP_ABANDONED - received
                 self.screen.line(
                     f"playbooks/{name}.yml is still running and must finish first; "
-                    f"press Ctrl-C {'once' if rest == 1 else 'twice'} more to abandon it."
+                    f"press Ctrl-C {'once' if rest == 1 else 'twice'} more to give it up."
                 )
             if tick is not None:
                 tick()

@@ -31,7 +31,7 @@ class QuietLimits(BaseModel):
 
 
 class GpuLoad(BaseModel):
-    """A GPU at the moment of the look."""
+    """A GPU's load when it was sampled."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,7 +40,7 @@ class GpuLoad(BaseModel):
 
 
 class NodeLoad(BaseModel):
-    """What the look at one node showed; the other fields are empty where `trouble` says why."""
+    """A node's load when it was sampled; the other fields are empty if `trouble` says why."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

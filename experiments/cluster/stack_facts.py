@@ -42,7 +42,7 @@ class Claim(_Part):
         if sum((bool(self.shown_by), self.figure is not None, self.not_shown is not None)) != 1:
             raise ValueError("a claim needs one of shown_by (tests), figure and not_shown (the reason)")
         if self.against is not None and not self.shown_by:
-            raise ValueError("against says what tests run against: it needs shown_by")
+            raise ValueError("against says what tests run against: it goes with shown_by")
         return self
 
     @property

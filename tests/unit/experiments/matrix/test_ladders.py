@@ -50,7 +50,7 @@ def load(folder: Path, text: str) -> Matrix:
             "seed: 1}}\n      - {label: plain",
             "line 15: a rung names axes",
         ),
-        ("when: {stack: slow, workers: 1}", "when: {stack: slow, colour: 1}", "not by colour."),
+        ("when: {stack: slow, workers: 1}", "when: {stack: slow, colour: 1}", "not colour."),
         ("when: {stack: plain, workers: 1}", "when: {stack: plain}", "line 16: every rung of a ladder names"),
         (
             "{stack: plain, workers: 1}",
@@ -60,7 +60,7 @@ def load(folder: Path, text: str) -> Matrix:
         (
             "{stack: plain, workers: 1}",
             "{stack: plain, workers: 7}",
-            "line 16: no run of the matrix stands on",
+            "line 16: no run of the matrix is on",
         ),
         ("{stack: plain, workers: 1}", "{}", "ladders.0.rungs.1.when: "),
         ("      - {label: plain, when: {stack: plain, workers: 1}}\n", "", "ladders.0.rungs: "),
