@@ -1,4 +1,4 @@
-"""Running playbooks, each in a process group of its own, with its output in a log file."""
+"""Running playbooks: each in its own process group, logged to a file, and ended as a whole on a signal."""
 
 from __future__ import annotations
 

@@ -139,5 +139,5 @@ def wait_for_quiet(
         if not disturbed or time.monotonic() - began >= limits.wait_s:
             return Quiet(waited_s=round(looked - began, 3), nodes=nodes, disturbed=disturbed)
         tell("; ".join(disturbed))
-        # A node that can't be reached may fail immediately.
+        # Pace the retries: a node that can't be reached may fail immediately.
         time.sleep(max(0.0, LOOK_S - (time.monotonic() - looked)))

@@ -33,7 +33,7 @@ class Observation:
     started: datetime
     ended: datetime | None = None
     total_s: float | None = None
-    exit_code: int | None = None  # of run.yml; None = it was killed, or nobody saw it end
+    exit_code: int | None = None  # of run.yml; None = it was stopped, or nobody saw it end
     interrupted: str | None = None  # why the attempt was cut short, in a sentence
     never_began: str | None = None  # why nothing was started on the nodes, in a sentence
     epochs_seen: list[dict[str, Any]] = field(default_factory=list)  # from the live progress

@@ -50,7 +50,7 @@ class LauncherFile(Part):
 
     queue_s: Seconds
     hosts: dict[str, str] = Field(default_factory=dict)  # node by the host name that ranks see, if different
-    notes: list[str] = Field(default_factory=list)  # what readers of the times must know about the stack
+    notes: list[str] = Field(default_factory=list)  # what the stack did that matters for the times
 
 
 class DamagedOutput(Exception):
