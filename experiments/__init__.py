@@ -1,1 +1,1 @@
-"""What to run, running it, run records, and the report. It knows `training` only by its run specification."""
+"""Matrices, campaigns, run records and reports. It knows `training` only by its run specification."""

@@ -27,13 +27,13 @@ from experiments.util.interrupts import Interrupted, Interrupts
 from experiments.util.paths import REPOSITORY
 from experiments.util.screen import Screen
 
-USAGE_ERROR: Final = 2  # also what argparse ends with
-ENDED_AT_ONCE: Final = ("report", "compare", "check")  # by a signal: they run nothing elsewhere
+USAGE_ERROR: Final = 2  # also argparse's exit code
+ENDED_AT_ONCE: Final = ("report", "compare", "check")  # by a signal: they start nothing on nodes
 RESULTS: Final = REPOSITORY / "results"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit status."""
+    """Runs one command; returns its exit code."""
     arguments = _parser().parse_args(argv)
     screen = Screen()
     interrupts = Interrupts(at_once=arguments.command in ENDED_AT_ONCE)
@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         screen.clear_status()
         place = f" ({error.filename})" if error.filename else ""
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            advice = "make room, and give the same command again; it resumes from what is recorded"
+            advice = "make room, and run the same command again; it resumes from what is recorded"
             print(f"The disk is full{place}: {advice}.", file=sys.stderr)
             return USAGE_ERROR
         print(f"A file or program could not be used: {error.strerror or error}{place}.", file=sys.stderr)
@@ -81,7 +81,7 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
             show_plan(screen, plan, matrix.name, Estimates(RESULTS))
         return 0
     if arguments.retry is not None and not campaigns(RESULTS / matrix.name):
-        screen.line(f"There is nothing to retry: there is no campaign of {matrix.name} yet.")
+        screen.line(f"There is nothing to retry: {matrix.name} has no campaign yet.")
         return 0
     options = Options(
         only=arguments.only,
@@ -95,7 +95,7 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
         return run_matrix(REPOSITORY, playbooks, matrix, options, note, CampaignTables(screen))
 
 
-# What reports need, statistics above all, takes a second to load: a run starts without it.
+# Imported only here: reports need libraries, statistics above all, that take a second to load.
 def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
     from experiments.analysis.analysis import analyse
     from experiments.console.references import show_references
@@ -166,7 +166,7 @@ def _minutes(text: str) -> float:
     except ValueError:
         minutes = 0.0
     if not 0 < minutes < 1e6:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes above 0")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of minutes above 0")
     return minutes
 
 
@@ -177,17 +177,17 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     plan = commands.add_parser(
-        "plan", help="show which runs a matrix has on this cluster, and which it can't have"
+        "plan", help="show which runs of a matrix this cluster can make, and which it can't"
     )
     run = commands.add_parser("run", help="run a matrix, or resume it")
     for command in (plan, run):
-        command.add_argument("matrix", help="name of a matrix in experiments/matrices/, or path of one")
+        command.add_argument("matrix", help="name of a matrix in experiments/matrices/, or its path")
         command.add_argument(
             "--break-lock",
             action="store_true",
             help="take the cluster's lock from a holder who is certainly gone",
         )
-        command.add_argument("--only", metavar="GLOB", help="only the runs whose id fits, such as '*-w1-*'")
+        command.add_argument("--only", metavar="GLOB", help="only runs whose id matches, such as '*-w1-*'")
     old_or_new = run.add_mutually_exclusive_group()
     old_or_new.add_argument(
         "--new", action="store_true", help="start a new campaign, even if the newest could be resumed"
@@ -195,14 +195,14 @@ def _parser() -> argparse.ArgumentParser:
     old_or_new.add_argument(
         "--retry",
         choices=("failed", "interrupted"),
-        help="only the runs whose newest attempt ended so, none that was never started",
+        help="only runs whose newest attempt ended this way, not those that were never started",
     )
 
     run.add_argument(
         "--max-time",
         type=_minutes,
         metavar="MINUTES",
-        help="start no run that, by earlier records, would not end within so many minutes of the command's "
+        help="start no run that, judging by earlier records, would end more than MINUTES after the command's "
         "start",
     )
 
@@ -213,19 +213,19 @@ def _parser() -> argparse.ArgumentParser:
         "say so, because it can disturb their times",
     )
 
-    watcher = commands.add_parser("watch", help="show a running matrix, live, until it ends; only reads")
+    watcher = commands.add_parser("watch", help="show a running matrix, live, until it ends; changes nothing")
     watcher.add_argument(
-        "matrix", nargs="?", help="name of a matrix, or path of one (default: whichever is running)"
+        "matrix", nargs="?", help="name of a matrix, or its path (default: whichever is running)"
     )
 
-    report = commands.add_parser("report", help="write report.md and report.html of a campaign")
+    report = commands.add_parser("report", help="write report.md and report.html for a campaign")
     report.add_argument("matrix", help="name of the matrix")
     report.add_argument("--campaign", metavar="ID", help="which campaign (default: the newest)")
 
-    compare = commands.add_parser("compare", help="set two campaigns side by side, seed by seed")
+    compare = commands.add_parser("compare", help="compare two campaigns, seed by seed")
     for name in ("first", "second"):
         compare.add_argument(
-            name, type=Path, metavar=name.upper(), help="a campaign's folder, or a matrix's for its newest"
+            name, type=Path, metavar=name.upper(), help="folder of a campaign, or of a matrix (its newest)"
         )
 
     check = commands.add_parser("check", help="check results: schema, digests, completeness, equal weights")

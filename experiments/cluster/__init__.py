@@ -1,1 +1,1 @@
-"""What runs are made on, and how one talks to it."""
+"""The cluster that runs are made on, and how to talk to it."""

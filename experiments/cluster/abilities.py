@@ -1,4 +1,4 @@
-"""What a stack can do besides its usual way, as its own role declares it (its meta/conditions.yml)."""
+"""The unusual conditions that a stack can run under, as its role declares them (meta/conditions.yml)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from experiments.util.errors import UserError
 from training.spec import Conditions, explain
 
 DECLARED: Final = "meta/conditions.yml"
-OF_THE_STACK: Final = ("runtime", "launcher", "tokenizing")  # conditions that a stack must know how to give
-OF_TRAINING: Final = {"tokenizing": "in_loop"}  # what training does by itself, on any stack
+OF_THE_STACK: Final = ("runtime", "launcher", "tokenizing")  # conditions that a stack must support
+OF_TRAINING: Final = {"tokenizing": "in_loop"}  # what training does itself, on any stack
 
 
 class _Declaration(RootModel[dict[str, dict[str, Literal[True] | str]]]):
@@ -22,10 +22,10 @@ class _Declaration(RootModel[dict[str, dict[str, Literal[True] | str]]]):
 
 
 def why_no_conditions(stack: str, conditions: Conditions, roles: Path | None = None) -> list[str]:
-    """Why `stack` can't run under `conditions`, without the full stop; nothing where it can.
+    """Why `stack` can't run under `conditions`, without the full stop; empty if it can.
 
     Raises:
-        UserError: what the stack declares can't be read.
+        UserError: the stack's declaration can't be read.
     """
     usual = Conditions()
     requested = {name: getattr(conditions, name) for name in OF_THE_STACK}

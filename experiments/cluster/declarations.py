@@ -1,4 +1,4 @@
-"""What a stack puts on nodes: declared in its role's meta/stack.yml, proved on the nodes by `make verify`."""
+"""What a stack puts on nodes: declared in its role's meta/stack.yml, verified on nodes by `make verify`."""
 
 from __future__ import annotations
 
@@ -27,28 +27,28 @@ class Port(_Part):
     """A TCP port that a service listens on."""
 
     port: Text  # the variable that sets it
-    default: int | Text  # its number, or the template that gives it, where an inventory sets nothing
-    moved_by: dict[Text, int] = {}  # variables that, where they are true, make it another number
+    default: int | Text  # its number, or a template for it, where an inventory sets nothing
+    moved_by: dict[Text, int] = {}  # by variable: the number if that variable is true
     local: bool = False  # only the node itself can reach it
 
 
 class OnNode(_Part):
     """What a stack puts on a node, and what its runs may leave there until they are stopped."""
 
-    packages: list[Text] | dict[Text, list[Text]] = []  # where distributions differ, by theirs (Debian-12)
-    services: list[Text] = []  # units that start with the node
-    files: list[AbsolutePath | dict[Text, AbsolutePath]] = []  # where distributions differ, by theirs
+    packages: list[Text] | dict[Text, list[Text]] = []  # by distribution (Debian-12) where they differ
+    services: list[Text] = []  # units that start at boot
+    files: list[AbsolutePath | dict[Text, AbsolutePath]] = []  # by distribution where they differ
     ports: list[Port] = []
     units: list[Text] = []  # patterns of units
     containers: list[Text] = []  # labels
     processes: list[Text] = []  # patterns of command lines
-    needed_to_launch: list[AbsolutePath] = []  # without one of them a run can't start: a test takes one away
+    needed_to_launch: list[AbsolutePath] = []  # a run can't start without any of them: a test removes one
 
     def of_distribution(self, name: str) -> OnNode:
         """The same with the packages and files of one distribution.
 
         Raises:
-            KeyError: packages or files are named by distribution, and not for this one.
+            KeyError: packages or files are listed by distribution, but not for this one.
         """
         packages = self.packages[name] if isinstance(self.packages, dict) else self.packages
         files = [each[name] if isinstance(each, dict) else each for each in self.files]
@@ -63,12 +63,12 @@ class Declaration(_Part):
 
     @property
     def groups(self) -> dict[str, OnNode]:
-        """What is on a node of each group."""
+        """What the stack puts on a node of each group."""
         return {name: getattr(self, name) for name in GROUPS}
 
 
 def read_declaration(role: Path) -> Declaration | None:
-    """What the stack whose role lies in `role` declares; None where it declares nothing.
+    """The declaration of the stack whose role is in `role`; None if it has none.
 
     Raises:
         UserError: the file is damaged.
@@ -77,11 +77,11 @@ def read_declaration(role: Path) -> Declaration | None:
 
 
 def declared_for(role: Path, distributions: Mapping[str, str]) -> Declaration | None:
-    """What a stack declares, with the packages and files of what its nodes run.
+    """A stack's declaration, with the packages and files for the distributions of its nodes.
 
     Args:
         role: the folder of its role.
-        distributions: their full names, by group.
+        distributions: full names of the distributions, by group.
 
     Raises:
         UserError: the file is damaged, or does not know one of these distributions.
@@ -100,6 +100,6 @@ def declared_for(role: Path, distributions: Mapping[str, str]) -> Declaration | 
 
 
 def short_name(distribution: str) -> str:
-    """A distribution's name and major version: Debian GNU/Linux 12 (bookworm) is Debian-12."""
+    """A distribution's name and major version: Debian-12 for Debian GNU/Linux 12 (bookworm)."""
     found = re.match(r"(\w+)\D*(\d+)", distribution)
     return f"{found[1]}-{found[2]}" if found else distribution

@@ -1,4 +1,4 @@
-"""What `playbooks/prepare.yml` reports: the cluster that is there, and the data set staged on it."""
+"""What `playbooks/prepare.yml` reports: the cluster, and the data set staged on it."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ class Cluster(BaseModel):
     link: Link
     pinning: str
     slots_per_worker: int = Field(ge=1)
-    threads: int | None = None  # of each rank, as the inventory has it
+    threads: int | None = None  # of each rank, as the inventory sets it
     device: Literal["cpu", "cuda"]
     stacks: list[str]
     stacks_missing: dict[str, str]  # why, in a sentence
-    settings: dict[str, Sha256]  # digest of what the inventory sets of each stack's runs
+    settings: dict[str, Sha256]  # for each stack: digest of the inventory's settings for its runs
     shared_storage_path: str
     shell: list[str] = Field(min_length=1)
     shells: dict[str, list[str]] = Field(default_factory=dict)  # how each node is reached
-    quiet: QuietLimits | None = None  # None: a run begins whatever else the nodes do
+    quiet: QuietLimits | None = None  # None: a run starts however busy the nodes are
     versions: dict[str, str]
     uid: int | None = None  # of the user that training runs as
     references: Any = Field(default_factory=list)  # unvalidated, as the inventory has them
 
     @property
     def hardware(self) -> dict[str, str]:
-        """Each node in a line. Memory in whole GiB: the kernel's share of it differs from boot to boot."""
+        """Each node in one line. Memory in whole GiB: the kernel's share of it differs from boot to boot."""
         return {
             name: f"{node.cpu}, {node.cores} cores, {round(node.memory_mb / 1024)} GiB, {node.distribution}, "
             f"kernel {node.kernel}, Python {node.python}, Docker {node.docker}, {node.java}, "
@@ -54,7 +54,7 @@ class Cluster(BaseModel):
 
 
 class Dataset(BaseModel):
-    """dataset.json, as `training prepare` wrote it; only what is used here is named."""
+    """dataset.json, as `training prepare` wrote it; only the fields used here are declared."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -80,15 +80,15 @@ def read_prepared(folder: Path, requested: DataSpec) -> PreparedCluster:
     """What prepare.yml left in `folder`.
 
     Raises:
-        UserError: a file is missing or not what was agreed, the data set is not the one asked for, or the
-            inventory's references are not valid.
+        UserError: a file is missing or not valid, the data set is not the requested one, or the inventory's
+            references are not valid.
     """
-    # The playbook may report more than is used here; what is used must be there.
+    # The playbook may report more than is used here.
     cluster = read_json(Cluster, folder / "cluster.json", "playbooks/prepare.yml", extra="ignore")
     dataset = read_json(Dataset, folder / "dataset.json", "playbooks/prepare.yml")
     if dataset.spec != requested:
         raise UserError(
-            f"playbooks/prepare.yml prepared another data set than the matrix asks for: {dataset.spec!r}."
+            f"playbooks/prepare.yml did not prepare the matrix's data set, but another one: {dataset.spec!r}."
         )
     return PreparedCluster(
         cluster=cluster,
@@ -101,10 +101,10 @@ def read_prepared(folder: Path, requested: DataSpec) -> PreparedCluster:
 def read_json(kind: type[Model], path: Path, writer: str, *, extra: Literal["ignore"] | None = None) -> Model:
     """The `kind` in the JSON file `path` that `writer` leaves.
 
-    `extra`: what becomes of fields that `kind` does not have (default: what `kind` itself says).
+    `extra`: how to treat fields that `kind` does not have (default: as `kind` itself says).
 
     Raises:
-        UserError: there is none, or it is not valid.
+        UserError: the file can't be read or is not valid.
     """
     try:
         return kind.model_validate_json(path.read_bytes(), extra=extra)

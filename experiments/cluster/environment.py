@@ -1,4 +1,4 @@
-"""What a cluster is, as a record keeps it."""
+"""The description of a cluster in a record."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Gpu(Part):
     capability: str | None  # compute capability
     mig: bool
     driver: str | None
-    pseudo: bool  # declared for what schedules GPUs to be rehearsed; there is no hardware
+    pseudo: bool  # declared to rehearse the scheduling of GPUs; there is no hardware
 
 
 class Node(Part):
@@ -34,7 +34,7 @@ class Node(Part):
     distribution: str
     kernel: str
     cpu: str
-    cores: int  # that training may use, not those that the machine has
+    cores: int  # that training may use, not all that the machine has
     memory_mb: int
     python: str
     environment_digest: str | None
@@ -48,7 +48,7 @@ class Node(Part):
 class Image(Part):
     """The container image that every worker has."""
 
-    reference: str | None  # None: no stack of this cluster has brought it to the workers
+    reference: str | None  # None: no stack of this cluster has put it on the workers
     id: str | None
 
 

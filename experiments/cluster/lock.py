@@ -15,14 +15,14 @@ from experiments.util.interrupts import Interrupted
 
 TAKEN_OVER: Final = re.compile(
     r"Taking over the cluster's lock.*?\.(?=\s|$)"
-)  # as roles/cluster_lock says it
+)  # as roles/cluster_lock words it
 
 
 @contextmanager
 def cluster_lock(playbooks: Playbooks, verb: str, folder: Path, *, take_over: bool = False) -> Iterator[None]:
     """Holds the lock while the context is open; logs go to `folder`.
 
-    `take_over`: take it also from a holder who may be alive.
+    `take_over`: take it even from a holder that may be alive.
 
     Raises:
         UserError: somebody else holds it, or the master can't be reached.
@@ -31,7 +31,7 @@ def cluster_lock(playbooks: Playbooks, verb: str, folder: Path, *, take_over: bo
     screen = playbooks.screen
     screen.status("taking the cluster's lock", now=True)
     log = folder / "lock.log"
-    # Deferred: whether a playbook that is ended in the middle has taken the lock, nobody could tell.
+    # Deferred: if the playbook were ended midway, it would be unknown whether it had taken the lock.
     variables = _variables("held", verb) | ({"cluster_lock_break": True} if take_over else {})
     outcome = playbooks.play("lock", log, variables, deferred=True)
     if not outcome.good:
@@ -58,7 +58,7 @@ def _free(playbooks: Playbooks, verb: str, log: Path) -> None:
     playbooks.screen.clear_status()
     if not good:
         playbooks.screen.line(
-            "The cluster's lock could not be given back; the next command from this machine takes it over.",
+            "The cluster's lock could not be released; the next command from this machine takes it over.",
             style="yellow",
         )
 

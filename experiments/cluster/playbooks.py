@@ -1,4 +1,4 @@
-"""Calling playbooks: each a process group of its own, its output in a log file, ended whole on a signal."""
+"""Running playbooks: each in its own process group, logged to a file, and ended as a whole on a signal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from experiments.util.processes import end_group
 from experiments.util.screen import Screen
 
 PROGRAM_VARIABLE: Final = (
-    "TRAINBED_ANSIBLE_PLAYBOOK"  # another ansible-playbook than the one of this environment
+    "TRAINBED_ANSIBLE_PLAYBOOK"  # the ansible-playbook to use instead of this environment's
 )
 TICK_S: Final = 1.0
 CLEAN_UP_ABANDONED: Final = 3  # signals
@@ -37,7 +37,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether every task of it succeeded."""
+        """Whether every task succeeded."""
         return self.exit_code == 0
 
 
@@ -63,16 +63,16 @@ class Playbooks:
         """Runs playbooks/<name>.yml and waits for its end.
 
         Args:
-            name: of the playbook, without folder and ending.
-            log: file that its output goes to; its folder exists.
-            variables: passed to it, by way of `variables_file` (default: beside the log).
-            variables_file: where the variables are written.
+            name: of the playbook, without folder and extension.
+            log: file for its output; its folder must exist.
+            variables: passed to it in `variables_file`.
+            variables_file: where the variables are written (default: beside the log).
             tick: called about once a second while it runs.
-            deferred: a first signal lets it finish (cleaning up and locking must not be left half done);
-                with the third one it is given up.
+            deferred: only the third signal ends it, because cleaning up and locking must not be left half
+                done.
 
         Raises:
-            Interrupted: a signal came, and the playbook was ended for it.
+            Interrupted: a signal came, and the playbook was ended.
         """
         path = variables_file or log.with_name(f"{log.stem}-vars.json")
         write_whole(path, json_text(dict(variables or {})))
@@ -80,7 +80,7 @@ class Playbooks:
         command = [self._program, f"playbooks/{name}.yml", "-e", mark]
         with log.open("ab") as output:
             begin = time.monotonic()
-            # Its own group: Ctrl-C on the terminal is for this program, which ends the playbook its own way.
+            # Its own group: Ctrl-C on the terminal must reach only this program, which ends the playbook.
             process = subprocess.Popen(
                 command,
                 cwd=self.root,
@@ -96,7 +96,7 @@ class Playbooks:
         try:
             self._watch(waiter, name, tick, deferred)
         finally:
-            # Even if a tick failed: no playbook keeps running after this program has ended.
+            # Also after a failed tick: no playbook may outlive this program.
             if waiter.is_alive():
                 end_group(process.pid, mark)
             waiter.join()
@@ -121,7 +121,7 @@ class Playbooks:
                 said = received
                 rest = CLEAN_UP_ABANDONED - received
                 self.screen.line(
-                    f"playbooks/{name}.yml is still at work and must finish first; "
+                    f"playbooks/{name}.yml is still running and must finish first; "
                     f"press Ctrl-C {'once' if rest == 1 else 'twice'} more to give it up."
                 )
             if tick is not None:
@@ -139,7 +139,7 @@ class Playbooks:
 
 
 def process_mark(variables_file: Path) -> str:
-    """The argument by which the processes of a playbook are found again: its own variables file."""
+    """The argument that identifies the processes of a playbook: its own variables file."""
     return f"@{variables_file.absolute()}"
 
 
@@ -150,7 +150,7 @@ def find_program() -> str:
         UserError: there is none.
     """
     given = os.environ.get(PROGRAM_VARIABLE)
-    # Not resolved: in a virtual environment python is a link, and the programs lie beside the link.
+    # Not resolved: in a virtual environment python is a link, and the programs are beside the link.
     program = Path(given) if given else Path(sys.executable).parent / "ansible-playbook"
     if not os.access(program, os.X_OK):
         where = f"as {PROGRAM_VARIABLE} says" if given else f"beside {sys.executable}"
@@ -171,7 +171,7 @@ def last_lines(log: Path, count: int = 12) -> list[str]:
 
 
 def failure_message(log: Path) -> str | None:
-    """What the playbook itself gave as the cause, from its output; None where it says nothing of use."""
+    """The cause of failure, from the playbook's output; None if it says nothing useful."""
     try:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -182,7 +182,7 @@ def failure_message(log: Path) -> str | None:
         started = re.match(r"(fatal|failed): \[(?P<node>[^\]]+)\].*?(FAILED|UNREACHABLE)!", line)
         if started:
             message = _entry("msg", lines[at + 1 :])
-            if message == "non-zero return code":  # of a command, whose own words say more
+            if message == "non-zero return code":  # of a command, whose stderr says more
                 message = _entry("stderr", lines[at + 1 :], last_line=True)
             if message:
                 messages.append(f"{started['node'].split(' ')[0]}: {message}")
@@ -190,7 +190,7 @@ def failure_message(log: Path) -> str | None:
 
 
 def _entry(key: str, lines: list[str], *, last_line: bool = False) -> str | None:
-    """The entry `key` of a result that begins with `lines`, on one line; or only what its last line says."""
+    """The entry `key` of the result that starts `lines`, on one line; or only its last line."""
     for at, line in enumerate(lines):
         if line and not line[0].isspace():
             return None

@@ -1,7 +1,7 @@
-"""How busy this machine is at the moment, as JSON on standard output: sent to every node before a run.
+"""Prints how busy this machine is, as JSON; sent to every node before a run.
 
-Plain Python without packages: the node's own `python3 -` runs it from standard input, with the seconds to
-look for as its argument. `experiments.cluster.quiet` reads what it prints.
+Standard library only: the node's own `python3 -` runs it from standard input, with the seconds to sample for
+as its argument. `experiments.cluster.quiet` reads its output.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-TICKS = os.sysconf("SC_CLK_TCK")  # of the kernel's clock, a second
+TICKS = os.sysconf("SC_CLK_TCK")  # of the kernel's clock per second
 
 
 def processor_ticks() -> list[int]:
@@ -24,12 +24,12 @@ def processor_ticks() -> list[int]:
 
 
 def process_ticks() -> dict[tuple[int, str], int]:
-    """Ticks of every process that can be seen, this one apart, by its number and name."""
+    """Ticks of every visible process except this one, by number and name."""
     found = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             text = path.read_text(encoding="utf-8", errors="replace")
-        except OSError:  # it has ended meanwhile
+        except OSError:  # it has exited meanwhile
             continue
         name, _, rest = text.partition("(")[2].rpartition(")")
         fields, number = rest.split(), int(path.parent.name)
@@ -39,7 +39,7 @@ def process_ticks() -> dict[tuple[int, str], int]:
 
 
 def gpus() -> tuple[list[dict[str, float]], str | None]:
-    """Use in percent and temperature in degrees Celsius of every GPU, and why they are not known."""
+    """Use in percent and temperature in degrees Celsius of every GPU, or why they are unknown."""
     program = shutil.which("nvidia-smi")
     if program is None:
         return [], None
@@ -53,7 +53,7 @@ def gpus() -> tuple[list[dict[str, float]], str | None]:
 
 
 def main(seconds: float) -> None:
-    """Look for so many seconds, and print what was seen."""
+    """Sample for `seconds`, and print the result."""
     began, before, processes = time.monotonic(), processor_ticks(), process_ticks()
     time.sleep(seconds)
     after, later = processor_ticks(), process_ticks()

@@ -1,6 +1,6 @@
-"""Following a run while it runs: progress.jsonl on the shared storage, through one long-lived process.
+"""Following a run through progress.jsonl on the shared storage, with one long-lived process.
 
-Asking again and again with Ansible would disturb what is measured.
+Polling with Ansible would disturb what is measured.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ STOP_GRACE_S: Final = 2.0
 
 
 class Progress:
-    """What the events of one run add up to."""
+    """The state of one run, from its events."""
 
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
         self.epoch_figures: list[dict[str, Any]] = []
         self.step: dict[str, float] | None = None
-        self.ranks: list[dict[str, Any]] = []  # what each rank last said of itself
+        self.ranks: list[dict[str, Any]] = []  # what each rank reported last
         self.problems: list[str] = []
         self._steps_per_epoch = 0
         self._start: float | None = None
@@ -33,7 +33,7 @@ class Progress:
         self._ended = False
 
     def add(self, line: str) -> None:
-        """Takes one line of progress.jsonl; what is no event (half a line, say) is skipped."""
+        """Takes one line of progress.jsonl; anything but an event (half a line, say) is skipped."""
         try:
             event = json.loads(line)
             kind, moment = event["event"], float(event["time"])
@@ -43,7 +43,7 @@ class Progress:
                 self._steps_per_epoch = int(event["steps_per_epoch"])
             elif kind == "step":
                 step = {key: float(event[key]) for key in ("epoch", "step", "samples_per_s")}
-                # A loss that is not a number any more arrives as null.
+                # A loss that is not finite arrives as null.
                 self.step = step | {"loss": float("nan") if event["loss"] is None else float(event["loss"])}
                 self.ranks = [each for each in event.get("ranks", []) if isinstance(each, dict)]
             elif kind == "epoch":
@@ -60,14 +60,14 @@ class Progress:
 
     @property
     def seconds_left(self) -> float | None:
-        """The time left for the training, judged by what is done; None before the first step."""
+        """The time that training still needs, extrapolated; None before the first step."""
         if self.step is None or self._start is None or self._now is None or not self._steps_per_epoch:
             return None
         done = (self.step["epoch"] - 1) * self._steps_per_epoch + self.step["step"]
         total = self.epochs * self._steps_per_epoch
         if done <= 0:
             return None
-        # By the node's own clock throughout: this machine's may differ.
+        # Only the node's own clock is used: this machine's may differ.
         return max(0.0, (self._now - self._start) / done * (total - done))
 
     def text(self) -> str:
@@ -88,19 +88,19 @@ class Progress:
 
     @property
     def milestone(self) -> tuple[int, bool, bool]:
-        """Changes with whatever is worth a line of its own."""
+        """Changes whenever the state is worth a line of its own."""
         return (int(self.step["epoch"]) if self.step else 0, self._start is not None, self._ended)
 
 
 class Follower:
-    """Reads progress.jsonl of a run directory on the cluster while the run runs."""
+    """Reads progress.jsonl in a run directory on the cluster during the run."""
 
     def __init__(self, shell: Sequence[str], run_dir: str, progress: Progress, copy: Path) -> None:
-        """Nothing is read yet; every line that comes is added to `copy`, for whoever watches."""
+        """Reads nothing yet; every line is later added to `copy`, for `watch`."""
         self.progress = progress
-        self.fault: str | None = None  # why `copy` does not have all
+        self.fault: str | None = None  # why `copy` is incomplete
         self._copy = copy
-        # `tail` ends with its parent over there (the connection), also when nothing is written any more.
+        # `tail` ends with its parent on the node (the connection), even if nothing more is written.
         self._command = [
             *shell,
             f"exec tail -n +1 -s 1 --pid=$PPID -F {shlex.quote(f'{run_dir}/progress.jsonl')}",
@@ -109,7 +109,7 @@ class Follower:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Starts to follow. If the connection fails there is no live progress, and no harm to the run."""
+        """Starts following. If the connection fails, there is no live progress, but no harm to the run."""
         try:
             self._process = subprocess.Popen(
                 self._command,
@@ -148,12 +148,12 @@ class Follower:
         try:
             with self._copy.open("a", encoding="utf-8") as file:
                 file.write(line)
-        except OSError as error:  # no reason to end the run, whose events come home with it
+        except OSError as error:  # no reason to end the run: its outputs contain the events
             self.fault = error.strerror or str(error)
 
 
 def duration(seconds: float) -> str:
-    """`seconds` in words for a person who waits: `about 3 min`."""
+    """`seconds` as a rough waiting time: `about 3 min`."""
     if seconds < 50:
         return f"about {max(5, round(seconds / 5) * 5)} s"
     if seconds < 5400:

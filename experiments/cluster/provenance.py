@@ -10,7 +10,7 @@ from experiments.util.git import revision_and_dirty
 
 
 class Git(BaseModel):
-    """The checkout that the controller ran from; None where it is no git checkout or has no commit."""
+    """The checkout that the controller ran from; None if it is not a git checkout or has no commit."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -19,6 +19,6 @@ class Git(BaseModel):
 
 
 def git_state(root: Path) -> Git:
-    """The state of the checkout at `root`; all None where there is none (an unpacked archive, no git)."""
+    """The git state of `root`; all None if it is not a checkout (an unpacked archive, no git)."""
     revision, dirty = revision_and_dirty(root)
     return Git(revision=revision, dirty=dirty)

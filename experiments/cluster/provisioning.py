@@ -1,4 +1,4 @@
-"""Records of provisioning: what `playbooks/callback_plugins/provisioning_record.py` wrote of each."""
+"""Records of provisioning, as `playbooks/callback_plugins/provisioning_record.py` writes them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.util.errors import UserError
 from training.spec import explain
 
 FOLDER: Final = "provisioning"  # in the folder of all results
-FILE: Final = "provisioning.json"  # in a campaign's
+FILE: Final = "provisioning.json"  # in a campaign's folder
 
 
 class _Part(BaseModel):
@@ -27,40 +27,40 @@ class RoleDone(_Part):
 
     role: str
     within: list[str]
-    seconds: float = Field(ge=0)  # of the controller's clock, while its tasks ran on any host
-    tasks: int = Field(ge=0)  # those that ran on a host at least
-    changed: dict[str, int]  # tasks that changed something, by host; one that changed nothing is not named
+    seconds: float = Field(ge=0)  # by the controller's clock, while its tasks ran on any host
+    tasks: int = Field(ge=0)  # those that ran on at least one host
+    changed: dict[str, int]  # tasks that changed something, by host; hosts without any are left out
     failed: list[str]  # hosts
     tasks_by_host: dict[str, int] = Field(default_factory=dict)  # those that ran there; since schema 2
     seconds_by_host: dict[str, float] = Field(default_factory=dict)  # while they ran there; since schema 2
 
     @property
     def outermost(self) -> str:
-        """The role that the playbook played."""
+        """The role that the playbook itself ran."""
         return [*self.within, self.role][0]
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What some roles took in one provisioning, on all hosts or on one of them."""
+    """What some roles took in one provisioning, on all hosts or on one."""
 
     tasks: int
-    changes: int  # by task and host
+    changes: int  # counted per task and host
     seconds: float
 
 
 class Provisioning(_Part):
-    """One time that playbooks/provision.yml was run."""
+    """One run of playbooks/provision.yml."""
 
     schema_version: Literal[1, 2]
     inventory: str
     nodes: dict[str, str]  # address by name
     variables: dict[str, Any]  # those that the playbook names; none is a secret
-    environment_digest: str | None  # None where it ended before one was installed
+    environment_digest: str | None  # None if it ended before one was installed
     started: AwareDatetime
     ended: AwareDatetime
     status: Literal["ok", "failed"]
-    partial: list[str]  # options that left out a part of it
+    partial: list[str]  # options that left out parts of it
     roles: list[RoleDone]
     ansible: str
     git: Git
@@ -81,11 +81,11 @@ class Provisioning(_Part):
         )
 
     def of(self, roles: Sequence[str]) -> list[RoleDone]:
-        """What was done by `roles`, and by others that they called."""
+        """What `roles` did, and the roles that they called."""
         return [done for done in self.roles if done.outermost in roles]
 
     def effort(self, roles: Sequence[str]) -> Effort | None:
-        """What `roles`, and others that they called, took altogether; None where none of them was played."""
+        """What `roles` and the roles that they called took in total; None if none of them ran."""
         done = self.of(roles)
         if not done:
             return None
@@ -96,7 +96,7 @@ class Provisioning(_Part):
         )
 
     def slowest(self, hosts: Sequence[str], roles: Sequence[str]) -> Effort | None:
-        """What they took on the one of `hosts` that took longest; None where the record does not say it."""
+        """What they took on the slowest of `hosts`; None if the record does not say."""
         done = self.of(roles)
         if not done or not hosts or self.schema_version == 1:
             return None
@@ -112,7 +112,7 @@ class Provisioning(_Part):
 
     @property
     def played(self) -> list[str]:
-        """The roles that the playbook played, in order; not those that only roles called."""
+        """The roles that the playbook itself ran, in order; not those that only other roles called."""
         return list(dict.fromkeys(each.outermost for each in self.roles))
 
 
@@ -120,7 +120,7 @@ def newest_fitting(results: Path, cluster: Cluster) -> bytes | None:
     """The newest record in `results` (of all matrices) of how `cluster` was set up; None if there is none.
 
     Raises:
-        UserError: a record that is newer than all that fit is damaged.
+        UserError: a record newer than the newest fitting one is damaged.
     """
     for path in sorted((results / FOLDER).glob("[0-9]*.json"), reverse=True):
         content = _read(path)
@@ -130,7 +130,7 @@ def newest_fitting(results: Path, cluster: Cluster) -> bytes | None:
 
 
 def read_provisioning(folder: Path) -> Provisioning | None:
-    """The record that a campaign keeps; None where there was none when it began.
+    """The record that a campaign keeps; None if there was none when it began.
 
     Raises:
         UserError: it is damaged.
@@ -149,7 +149,7 @@ def parse(content: bytes, path: Path) -> Provisioning:
         return Provisioning.model_validate_json(content)
     except ValidationError as error:
         raise UserError(
-            explain(error, f"The record of provisioning {path}") + " Move it away; a report does without it."
+            explain(error, f"The record of provisioning {path}") + " Move it away; reports work without it."
         ) from error
 
 

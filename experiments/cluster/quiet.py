@@ -1,4 +1,4 @@
-"""A run begins on quiet nodes only: what that means, and waiting for it."""
+"""Waiting for quiet nodes before a run, and what counts as quiet."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from typing import Annotated, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 PROBE: Final = Path(__file__).with_name("probe.py")
-LOOK_S: Final = 2.0  # how long a node is looked at
-WORTH_A_WORD: Final = 0.1  # cores; in containers most of what a machine does can't be seen
-ANSWER_S: Final = 30.0  # after which a node that says nothing is taken for one that does not answer
+LOOK_S: Final = 2.0  # how long a node is sampled
+WORTH_A_WORD: Final = 0.1  # cores; most of a machine's processes are invisible from inside a container
+ANSWER_S: Final = 30.0  # timeout of a node's answer
 
 
 class QuietLimits(BaseModel):
-    """What an inventory says of quiet nodes (`quiet_*`)."""
+    """An inventory's limits for quiet nodes (`quiet_*`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    busy_cores: Annotated[float, Field(gt=0)]  # of a node's cores, on average over the look
+    busy_cores: Annotated[float, Field(gt=0)]  # of a node's cores, averaged over the sample
     steal_percent: Annotated[float, Field(gt=0, le=100)]  # taken by the machine's own host
     gpu_percent: Annotated[float, Field(gt=0, le=100)]
     gpu_celsius: Annotated[float, Field(gt=0)]
     wait_s: Annotated[float, Field(ge=0)]
-    otherwise: Literal["stop", "note"]  # after so long a wait: stop the matrix, or begin and note it
+    otherwise: Literal["stop", "note"]  # after that wait: stop the matrix, or begin and note it
 
 
 class GpuLoad(BaseModel):
-    """A GPU at the moment of the look."""
+    """A GPU's load when it was sampled."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,7 +40,7 @@ class GpuLoad(BaseModel):
 
 
 class NodeLoad(BaseModel):
-    """What the look at one node showed; the other fields are empty where `trouble` says why."""
+    """A node's load when it was sampled; the other fields are empty if `trouble` says why."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,14 +60,14 @@ class Quiet(BaseModel):
 
     waited_s: Annotated[float, Field(ge=0)]
     nodes: dict[str, NodeLoad]
-    disturbed: list[str]  # what was not quiet, a phrase each; empty: all was
+    disturbed: list[str]  # what was not quiet, a phrase each; empty if everything was
 
 
 def look(shells: Mapping[str, Sequence[str]]) -> dict[str, NodeLoad]:
-    """What every node does at the moment; all are looked at together, for `LOOK_S`.
+    """The load of every node, sampled on all of them together for `LOOK_S`.
 
     Args:
-        shells: for each node the command that runs a line of shell on it.
+        shells: for each node, the command that runs a line of shell on it.
     """
     source = PROBE.read_text(encoding="utf-8")
     with ThreadPoolExecutor(max_workers=min(32, len(shells))) as pool:
@@ -90,15 +90,15 @@ def _look_at(shell: Sequence[str], source: str) -> NodeLoad:
         return NodeLoad(trouble=f"it does not answer ({type(error).__name__})")
     if done.returncode != 0:
         last = (done.stderr.strip().splitlines() or ["nothing said"])[-1]
-        return NodeLoad(trouble=f"it could not be looked at ({last})")
+        return NodeLoad(trouble=f"it could not be sampled ({last})")
     try:
         return NodeLoad.model_validate_json(done.stdout)
     except ValidationError:
-        return NodeLoad(trouble=f"it said something else than was asked for ({done.stdout.strip():.80})")
+        return NodeLoad(trouble=f"its answer could not be read ({done.stdout.strip():.80})")
 
 
 def disturbances(nodes: Mapping[str, NodeLoad], limits: QuietLimits) -> list[str]:
-    """What is over its limit, a phrase each, with the limit."""
+    """A phrase for everything that is over its limit, with the limit."""
     found = []
     for name, seen in nodes.items():
         if seen.trouble is not None:
@@ -124,12 +124,12 @@ def disturbances(nodes: Mapping[str, NodeLoad], limits: QuietLimits) -> list[str
 def wait_for_quiet(
     shells: Mapping[str, Sequence[str]], limits: QuietLimits, tell: Callable[[str], None]
 ) -> Quiet:
-    """Looks at the nodes until they are quiet, or for as long as the limits allow.
+    """Samples the nodes until they are quiet, or for as long as the limits allow.
 
     Args:
-        shells: for each node the command that runs a line of shell on it.
+        shells: for each node, the command that runs a line of shell on it.
         limits: what counts as quiet.
-        tell: called with what is waited for, after each look that showed some; may raise to end the waiting.
+        tell: called with the disturbances after each sample that showed any; may raise to end the wait.
     """
     began = time.monotonic()
     while True:
@@ -139,5 +139,5 @@ def wait_for_quiet(
         if not disturbed or time.monotonic() - began >= limits.wait_s:
             return Quiet(waited_s=round(looked - began, 3), nodes=nodes, disturbed=disturbed)
         tell("; ".join(disturbed))
-        # A node that does not answer may say so at once.
+        # Pace the retries: a node that can't be reached may fail immediately.
         time.sleep(max(0.0, LOOK_S - (time.monotonic() - looked)))

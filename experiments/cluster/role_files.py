@@ -1,4 +1,4 @@
-"""What a stack's role says of itself: YAML files in the role's folder, each with a model of its own."""
+"""YAML files in which a stack's role describes itself, each with a model of its own."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Model = TypeVar("Model", bound=BaseModel)
 
 
 def read_role_file(path: Path, model: type[Model]) -> Model | None:
-    """What the file at `path` says; None where there is no such file.
+    """The content of the file at `path`; None if there is no such file.
 
     Raises:
-        UserError: it can't be read, is not YAML, or says less or more than there is to say.
+        UserError: it can't be read, is not YAML, or does not match the model.
     """
     try:
         return model.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))

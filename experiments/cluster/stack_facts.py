@@ -1,4 +1,4 @@
-"""What using a stack takes and what it offers: claims in its role's meta/facts.yml, with what shows them."""
+"""What using a stack takes and what it offers: claims in its role's meta/facts.yml, with their evidence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.cluster.role_files import read_role_file
 
 FILE: Final = Path("meta") / "facts.yml"
 Figure = Literal["times", "phases", "launch", "logs"]
-#: The sections of the report that a claim may name as its figure; the last two are in the records.
+#: What a claim may name as its figure: sections of the report; the last two are in the records.
 FIGURES: Final[dict[str, str]] = {
     "times": "above: Times, accuracy, weights",
     "phases": "below: Where the time goes",
@@ -27,7 +27,7 @@ class _Part(BaseModel):
 
 
 class Claim(_Part):
-    """One claim with what shows it: tests, a figure of the report, or the reason why nothing does."""
+    """One claim with its evidence: tests, a figure of the report, or the reason why there is none."""
 
     says: Sentence
     shown_by: list[Annotated[str, StringConstraints(pattern=r"^tests/[\w/]+\.py::test_\w+$")]] = Field(
@@ -35,26 +35,26 @@ class Claim(_Part):
     )
     figure: Figure | None = None
     not_shown: Sentence | None = None
-    against: Sentence | None = None  # what a test is held against where that is not the stack itself
+    against: Sentence | None = None  # what the tests run against, if not the stack itself
 
     @model_validator(mode="after")
     def _one_of(self) -> Claim:
         if sum((bool(self.shown_by), self.figure is not None, self.not_shown is not None)) != 1:
-            raise ValueError("a claim has one of shown_by (tests), figure and not_shown (the reason)")
+            raise ValueError("a claim needs one of shown_by (tests), figure and not_shown (the reason)")
         if self.against is not None and not self.shown_by:
-            raise ValueError("against says what tests are held against: it goes with shown_by")
+            raise ValueError("against says what tests run against: it goes with shown_by")
         return self
 
     @property
     def shown(self) -> bool:
-        """Whether anything shows it."""
+        """Whether there is evidence for it."""
         return self.not_shown is None
 
 
 class Feature(Claim):
-    """A claim on what a stack offers, with how far it does so."""
+    """A claim about what a stack offers, with how far it does so."""
 
-    level: Level  # by hand: what trains or who uses it has to do it
+    level: Level  # by hand: the training code or the user has to do it
 
 
 class Offers(_Part):
@@ -84,20 +84,20 @@ class Using(_Part):
     """What one run takes."""
 
     commands: list[Claim] = Field(min_length=1)
-    logs: list[Claim] = Field(min_length=1)  # places where one looks
+    logs: list[Claim] = Field(min_length=1)  # places to look
 
 
 class Facts(_Part):
     """meta/facts.yml of a stack's role."""
 
     title: Sentence
-    stands_on: list[str]  # roles that must have been played before its own
+    stands_on: list[str]  # roles that must run before its own
     using: Using
     offers: Offers
 
     @property
     def claims(self) -> list[Claim]:
-        """All of them."""
+        """All claims."""
         return [
             *self.using.commands,
             *self.using.logs,
@@ -106,9 +106,9 @@ class Facts(_Part):
 
 
 def read_facts(role: Path) -> Facts | None:
-    """What the stack whose role lies in `role` says; None where it says nothing.
+    """The facts of the stack whose role is in `role`; None if it has none.
 
     Raises:
-        UserError: the file is damaged, or says less or more than there is to say.
+        UserError: the file is damaged or does not match the model.
     """
     return read_role_file(role / FILE, Facts)

@@ -1,4 +1,4 @@
-"""Where stacks lie: in this checkout, and in the folder that TRAINBED_STACKS names."""
+"""Where stacks are: in this checkout, and in the folder that TRAINBED_STACKS names."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LAUNCHERS: Final = Path("training") / "launchers"
 
 
 def stack_folders(root: Path = REPOSITORY) -> list[Path]:
-    """The checkout, and the folder beside it where there is one.
+    """The checkout, and the folder that TRAINBED_STACKS names, if it is set.
 
     Raises:
-        UserError: there is no such folder.
+        UserError: that folder does not exist.
     """
     outside = os.environ.get(VARIABLE)
     if not outside:
@@ -29,23 +29,23 @@ def stack_folders(root: Path = REPOSITORY) -> list[Path]:
 
 
 def role_of(stack: str, root: Path = REPOSITORY) -> Path:
-    """The folder of a stack's role; the checkout's own where there is none.
+    """The folder of a stack's role; its place in the checkout if there is none.
 
     Raises:
-        UserError: the folder of stacks outside of the checkout is not there.
+        UserError: the folder of stacks outside the checkout does not exist.
     """
     places = [folder / "roles" / stack for folder in stack_folders(root)]
     return next((place for place in places if place.is_dir()), places[0])
 
 
 def outside_launchers(root: Path = REPOSITORY) -> list[Path]:
-    """The launchers that do not lie in the checkout.
+    """The launchers outside the checkout.
 
     Raises:
-        UserError: one has the name of one that does, or the folder is not there.
+        UserError: one has the name of a launcher in the checkout, or the folder does not exist.
     """
     found = [path for folder in stack_folders(root)[1:] for path in sorted((folder / LAUNCHERS).glob("*.py"))]
     for path in found:
         if (root / LAUNCHERS / path.name).exists():
-            raise UserError(f"{path} has the name of a launcher of the checkout. Give it another one.")
+            raise UserError(f"{path} has the name of a launcher in the checkout. Give it another name.")
     return [path for path in found if path.name != "__init__.py"]

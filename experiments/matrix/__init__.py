@@ -1,1 +1,1 @@
-"""What is asked for: matrices, as a person writes them."""
+"""Matrices: the requested runs, as a user writes them."""

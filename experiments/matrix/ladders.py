@@ -11,7 +11,7 @@ Label = Annotated[str, StringConstraints(min_length=1, max_length=60)]
 
 
 class Rung(BaseModel):
-    """Cells of the matrix: those whose axes have these values."""
+    """The cells of the matrix whose axes have these values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -19,7 +19,7 @@ class Rung(BaseModel):
     when: Annotated[dict[str, Any], Field(min_length=1)]
 
     def holds(self, axes: Mapping[str, Any]) -> bool:
-        """Whether a run with these values stands on it."""
+        """Whether a run with these values is on this rung."""
         return all(name in axes and axes[name] == value for name, value in self.when.items())
 
 
@@ -32,9 +32,9 @@ class Ladder(BaseModel):
     rungs: Annotated[list[Rung], Field(min_length=2)]
 
     def rest(self, axes: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-        """What runs on different rungs have in common if they may be compared: all axes but the rungs' own.
+        """What runs on different rungs must share to be compared: all axes except the rungs' own.
 
-        (And but the seed, by which runs are paired.)
+        (And except the seed, by which runs are paired.)
         """
         own = {*self.rungs[0].when, "seed"}
         return tuple((name, repr(value)) for name, value in axes.items() if name not in own)
@@ -43,12 +43,12 @@ class Ladder(BaseModel):
 def ladder_faults(
     ladders: Sequence[Ladder], axes: Sequence[str], combinations: Sequence[Mapping[str, Any]]
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """What is wrong with a matrix's ladders: the place in its file, and a sentence."""
+    """The faults of a matrix's ladders: the place in its file, and a sentence."""
     for at, ladder in enumerate(ladders):
         if ladder.name in [other.name for other in ladders[:at]]:
             yield (
                 ("ladders", at, "name"),
-                f"there are two ladders named {ladder.name}; name each differently.",
+                f"two ladders are named {ladder.name}; give each its own name.",
             )
         first = ladder.rungs[0]
         for number, rung in enumerate(ladder.rungs):
@@ -57,27 +57,27 @@ def ladder_faults(
             if unknown:
                 yield (
                     place,
-                    f"a rung is told by axes of the matrix other than the seed "
-                    f"({', '.join(name for name in axes if name != 'seed')}), not by {', '.join(unknown)}.",
+                    f"a rung names axes of the matrix other than the seed "
+                    f"({', '.join(name for name in axes if name != 'seed')}), not {', '.join(unknown)}.",
                 )
             elif set(rung.when) != set(first.when):
                 yield (
                     place,
                     f"every rung of a ladder names the same axes ({', '.join(first.when)}), "
-                    f"and this one names {', '.join(rung.when)}.",
+                    f"but this one names {', '.join(rung.when)}.",
                 )
             elif rung.when in [other.when for other in ladder.rungs[:number]]:
-                yield place, "this rung stands on the ladder already; each one differs from the others."
+                yield place, "this rung is already on the ladder; each must differ from the others."
             elif not any(rung.holds(combination) for combination in combinations):
                 values = ", ".join(f"{name}={value}" for name, value in rung.when.items())
                 yield (
                     place,
-                    f"no run of the matrix stands on this rung ({values}); add it to the axes or rows.",
+                    f"no run of the matrix is on this rung ({values}); add one to the axes or rows.",
                 )
             elif number and not _compared(ladder, number, combinations):
                 yield (
                     place,
-                    "no run on this rung can be compared with one on the rung before "
+                    "no run on this rung can be compared with one on the previous rung "
                     f"({ladder.rungs[number - 1].label}): their other axes differ.",
                 )
 

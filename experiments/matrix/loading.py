@@ -1,4 +1,4 @@
-"""Reading a matrix's file: what is wrong in it is told with its line."""
+"""Reading a matrix's file; its faults are reported with their lines."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def load_matrix(name_or_path: str) -> Matrix:
     except ValidationError as error:
         raise UserError(explain(error, file.where(*_places(error)))) from error
     if matrix.name != path.stem:
-        # Results lie in results/<name>/: two files of one name would share a folder.
+        # Results are in results/<name>/: two matrices with the same name would share a folder.
         raise UserError(
             f"{file.where(('name',))}: the matrix is named {matrix.name}, its file {path.name}; "
-            "name both alike."
+            "give both the same name."
         )
     _check_fields(matrix, file)
     _check_rows(matrix, file)
-    on_one = matrix.on(1)  # what only more workers can't do is found when the cluster is known
+    on_one = matrix.on(1)  # faults that only more workers have are found once the cluster is known
     combinations = on_one.combinations()
     _check_values(on_one, combinations, file)
     for place, fault in ladder_faults(matrix.ladders, list(matrix.axes), matrix.combinations()):
@@ -80,20 +80,20 @@ def _check_fields(matrix: Matrix, file: NumberedYaml) -> None:
     if missing:
         raise UserError(
             f"{file.where(('axes',))}: axes lacks {', '.join(missing)}; "
-            f"every matrix has {', '.join(REQUIRED_AXES)}, if only with one value."
+            f"every matrix has {', '.join(REQUIRED_AXES)}, even if only with one value."
         )
     for part, allowed in (("axes", FIELDS | {"stack"}), ("defaults", FIELDS)):
         for name in getattr(matrix, part):
             where = file.where((part, name))
             if name in FROM_DATA:
-                raise UserError(f"{where}: {part}.{name} comes from `data` at the top; take it out.")
+                raise UserError(f"{where}: {part}.{name} comes from `data` at the top; remove it.")
             if name not in allowed:
                 raise UserError(
-                    f"{where}: {part}.{name} is no field of the work or the conditions; "
-                    f"there are {_list(allowed)}."
+                    f"{where}: {part}.{name} is not a field of the work or the conditions; "
+                    f"the fields are {_list(allowed)}."
                 )
             if part == "defaults" and name in matrix.axes:
-                raise UserError(f"{where}: {name} stands under defaults and under axes; keep one.")
+                raise UserError(f"{where}: {name} is under both defaults and axes; keep one.")
     for axis, values in matrix.axes.items():
         where = file.where(("axes", axis))
         if not values:
@@ -108,9 +108,9 @@ def _check_rows(matrix: Matrix, file: NumberedYaml) -> None:
     for at, row in enumerate(matrix.rows):
         if set(row) != set(matrix.axes):
             raise UserError(
-                f"{file.where(('rows', at))}: a row gives each axis its value "
-                f"({', '.join(matrix.axes)}), and this one has {', '.join(row)}; a field that differs only "
-                "here is made an axis with one value."
+                f"{file.where(('rows', at))}: a row gives every axis a value "
+                f"({', '.join(matrix.axes)}), but this one has {', '.join(row)}; to vary a field only "
+                "here, make it an axis with one value."
             )
         empty = next((axis for axis, value in row.items() if value == []), None)
         if empty is not None:
@@ -121,13 +121,13 @@ def _check_rows(matrix: Matrix, file: NumberedYaml) -> None:
     for at, combination in matrix.from_rows():
         if combinations.count(combination) > 1:
             raise UserError(
-                f"{file.where(('rows', at))}: this row is there already, in the axes or among the "
-                "rows; each run is made once."
+                f"{file.where(('rows', at))}: this row repeats a run of the axes or of another "
+                "row; each run is made once."
             )
     for at, exclusion in enumerate(matrix.exclude):
         if not any(matrix.excluded(combination) == exclusion.reason for combination in combinations):
             raise UserError(
-                f"{file.where(('exclude', at))}: nothing is excluded by this: no run has "
+                f"{file.where(('exclude', at))}: this excludes nothing: no run has "
                 f"{', '.join(f'{name}={value}' for name, value in exclusion.when.items())}."
             )
 
@@ -150,13 +150,13 @@ def _check_values(matrix: Matrix, combinations: list[dict[str, Any]], file: Numb
         if matrix.order.warm_ups and seed >= WARM_UP_SEEDS:
             where = file.where(_origin(matrix, combination, ("seed",)))
             raise UserError(
-                f"{where}: seeds from {WARM_UP_SEEDS:,} on are those of warm-ups; take a smaller one than "
-                f"{seed}, or say `warm_ups: false` under order."
+                f"{where}: seeds from {WARM_UP_SEEDS:,} on are reserved for warm-ups; take one smaller than "
+                f"{seed}, or set `warm_ups: false` under order."
             )
 
 
 def _origin(matrix: Matrix, combination: dict[str, Any], place: Place) -> Place:
-    """Where in the file the value stands that the specification has at `place`."""
+    """Where the file sets the value that the specification has at `place`."""
     inner = place[1:] if place and place[0] in ("work", "conditions") else place
     if not inner:
         return ()

@@ -1,10 +1,10 @@
-"""Matrices: which runs a campaign consists of, as a person writes them in YAML.
+"""Matrices: the runs of a campaign, as a user writes them in YAML.
 
-A matrix has the data that is prepared once, `defaults` (fields of the work and of the conditions that are the
-same in every run), and `axes`, whose combinations are the runs. `rows` are further runs; `exclude` says which
-of all these are not made, with the reason. `order` says how they follow one another, `ladders` which cells
-the report compares to say where an overhead comes from, `together` which runs start at the same moment.
-`workers: all` is 1, 2 and so on up to as many as the cluster has.
+A matrix has `data`, which is prepared once, `defaults` (fields of the work and the conditions that are the
+same in every run) and `axes`, whose combinations are the runs. `rows` adds runs; `exclude` leaves some out
+and gives the reason. `order` sets their order, `ladders` the cells that the report compares to find where an
+overhead comes from, and `together` the runs that start at the same moment. `workers: all` means 1, 2 and so
+on, up to the cluster's number of workers.
 """
 
 from __future__ import annotations
@@ -20,30 +20,30 @@ from experiments.matrix.ladders import Ladder
 from experiments.matrix.workers import GLOBAL_BATCH, Axes, on_workers
 from training.spec import Conditions, DataSpec, Work
 
-FROM_DATA: Final = frozenset({"data", "data_digest"})  # of the work, but the matrix's `data` decides them
+FROM_DATA: Final = frozenset({"data", "data_digest"})  # work fields that the matrix's `data` decides
 WORK_FIELDS: Final = frozenset(Work.model_fields) - FROM_DATA
 CONDITION_FIELDS: Final = frozenset(Conditions.model_fields)
 FIELDS: Final = WORK_FIELDS | CONDITION_FIELDS | {GLOBAL_BATCH}
-FROM_CLUSTER: Final = "cluster"  # as a value of threads: as many as the cluster's inventory says
+FROM_CLUSTER: Final = "cluster"  # as a value of threads: as many as the inventory sets
 
 
 class Exclusion(BaseModel):
-    """Runs that are not made."""
+    """Runs that are left out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    when: Annotated[dict[str, Any], Field(min_length=1)]  # all of these values
+    when: Annotated[dict[str, Any], Field(min_length=1)]  # the run has all of these values
     reason: Annotated[str, StringConstraints(min_length=3)]
 
 
 class Order(BaseModel):
-    """How runs follow one another. A block is the runs of one seed, which are compared with one another."""
+    """The order of runs. A block is the runs of one seed, which are compared with one another."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     arrangement: Literal["random", "written"] = "random"  # within a block
     seed: Annotated[int, Field(ge=0)] = 1  # of the random arrangement
-    warm_ups: bool = True  # one for each stack and block, recorded and not counted
+    warm_ups: bool = True  # one for each stack and block, recorded but not counted
 
 
 class Matrix(BaseModel):
@@ -66,11 +66,11 @@ class Matrix(BaseModel):
 
     @property
     def folder(self) -> Path:
-        """Where its file lies: names of files in it are relative to this."""
+        """The folder of its file; file names in the matrix are relative to it."""
         return self._folder
 
     def lying_in(self, folder: Path) -> Matrix:
-        """The matrix as that of a file in `folder`."""
+        """A copy of the matrix whose file is in `folder`."""
         matrix = self.model_copy()
         matrix._folder = folder
         return matrix
@@ -81,18 +81,18 @@ class Matrix(BaseModel):
         return list(self.axes["stack"])
 
     def on(self, workers: int) -> Matrix:
-        """The matrix on a cluster of so many workers: `workers: all` is 1 to that number."""
+        """The matrix on a cluster of `workers` workers: `workers: all` is 1 to that number."""
         return self.model_copy(update={"axes": on_workers(self.axes, workers)})
 
     def combinations(self) -> list[dict[str, Any]]:
-        """One mapping from axis to value for each run, in the order in which they are written."""
+        """One mapping from axis to value for each run, in the order of the file."""
         product = [
             dict(zip(self.axes, values, strict=True)) for values in itertools.product(*self.axes.values())
         ]
         return [*product, *(combination for _, combination in self.from_rows())]
 
     def from_rows(self) -> list[tuple[int, dict[str, Any]]]:
-        """The runs of `rows`, each with its row's place: a list in a row stands for a run with each value."""
+        """The runs of `rows`, each with its row's index; a list in a row means one run for each value."""
         found = []
         for at, row in enumerate(self.rows):
             values = [row[axis] if isinstance(row[axis], list) else [row[axis]] for axis in self.axes]
@@ -100,11 +100,11 @@ class Matrix(BaseModel):
         return found
 
     def fields_of(self, combination: Mapping[str, Any]) -> dict[str, Any]:
-        """The fields of a run's work and conditions that the matrix gives a value."""
+        """The fields of a run's work and conditions that the matrix sets."""
         return {**self.defaults, **combination}
 
     def global_batch(self, combination: Mapping[str, Any]) -> int | None:
-        """How many reviews the ranks of a run share in a step; None where each rank's batch is given."""
+        """How many reviews a run's ranks share in a step; None if each rank's batch is set instead."""
         batch: int | None = self.fields_of(combination).get(GLOBAL_BATCH)
         return batch
 
@@ -117,5 +117,5 @@ class Matrix(BaseModel):
         return None
 
     def content(self) -> dict[str, Any]:
-        """What decides the runs: everything but the description and how the report reads them."""
+        """Everything that decides the runs: all but the description and what only the report uses."""
         return self.model_dump(mode="json", exclude={"description", "ladders"})

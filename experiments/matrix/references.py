@@ -1,6 +1,6 @@
-"""What an inventory says that cells should take: references with tolerances, and where they are kept.
+"""References: the figures that an inventory expects of cells, with tolerances, and where they are kept.
 
-(What the dissertation measured stands in experiments/analysis/dissertation.yml.)
+(The dissertation's measurements are in experiments/analysis/dissertation.yml.)
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from experiments.util.errors import UserError
 from experiments.util.files import json_text, write_whole
 from training.spec import explain
 
-FILE: Final = "references.json"  # of a campaign, if they have changed since it began
-OVERHEADS: Final = ("overhead_train", "overhead_total")  # fractions that may lie below 0
+FILE: Final = "references.json"  # in a campaign, if they have changed since it began
+OVERHEADS: Final = ("overhead_train", "overhead_total")  # fractions that may be below 0
 QUANTITIES: Final = ("train_s", "total_s", "accuracy", "speed_up", "efficiency", *OVERHEADS)
 AXES: Final = (FIELDS | {"stack"}) - {"seed"}
 
@@ -35,8 +35,8 @@ Tolerance = Annotated[float, Field(ge=0)]
 class Reference(BaseModel):
     """One entry of the inventory's `references`: which cells, which of their figures, and its band.
 
-    What is no field of this class is an axis with the value that a cell must have; an axis that is not named
-    may have any. Figures are named and measured as in experiments/analysis/figures.py.
+    Anything that is not a field of this class is an axis with the value that a cell must have; other axes may
+    have any value. Figures are named and measured as in experiments/analysis/figures.py.
     """
 
     model_config = ConfigDict(frozen=True, extra="allow", strict=True, allow_inf_nan=False)
@@ -54,17 +54,17 @@ class Reference(BaseModel):
 
     @property
     def axes(self) -> dict[str, Any]:
-        """The values that a cell must have to be meant."""
+        """The axis values of the cells that it applies to."""
         return dict(self.model_extra or {})
 
     @property
     def quantity(self) -> str:
-        """Which figure of a cell is meant."""
+        """The figure of a cell that it applies to."""
         return next(name for name in QUANTITIES if getattr(self, name) is not None)
 
     @property
     def value(self) -> float:
-        """What it should be."""
+        """The expected value."""
         return float(getattr(self, self.quantity))
 
     @property
@@ -80,7 +80,7 @@ class Reference(BaseModel):
     @model_validator(mode="after")
     def _says_which_figure(self) -> Reference:
         if "seed" in self.axes:
-            raise ValueError("a cell is the mean over its seeds; take seed out")
+            raise ValueError("a cell is the mean over its seeds; remove seed")
         unknown = [name for name in self.axes if name not in AXES]
         if unknown:
             raise ValueError(
@@ -89,7 +89,7 @@ class Reference(BaseModel):
             )
         given = [name for name in QUANTITIES if name in self.model_fields_set]
         if len(given) != 1:
-            found = f"{' and '.join(given)} stand in one entry" if given else "it names no quantity"
+            found = f"{' and '.join(given)} are in one entry" if given else "it names no quantity"
             raise ValueError(f"{found}; give each entry one of {', '.join(QUANTITIES)}")
         if getattr(self, given[0]) is None:
             raise ValueError(f"{given[0]} has no value")
@@ -99,19 +99,17 @@ class Reference(BaseModel):
     def _has_a_band(self) -> Reference:
         if self.below is None and self.above is None:
             raise ValueError(
-                "its band has no side; give below, above or both as fractions, such as above: 0.1 for 10 %"
+                "its band is open; give below, above or both as fractions, such as above: 0.1 for 10 %"
             )
         if self.value == 0 or (self.value < 0 and self.quantity not in OVERHEADS):
-            raise ValueError(f"{self.quantity} is {self.value:g}, of which no share can be taken")
+            raise ValueError(f"{self.quantity} is {self.value:g}; a fraction of that is not a tolerance")
         if self.below is not None and self.below >= 1 and self.quantity not in OVERHEADS:
-            raise ValueError(
-                f"below: {self.below:g} could never be left; it is a fraction, and 0.1 means 10 %"
-            )
+            raise ValueError(f"below: {self.below:g} excludes nothing; it is a fraction, and 0.1 means 10 %")
         return self
 
     @model_serializer(mode="wrap")
     def _as_written(self, serialise: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Without what was not said; an axis may well have the value null."""
+        """Leaves out what was not set; null is a valid value of an axis, though."""
         content: dict[str, Any] = serialise(self)
         return {name: value for name, value in content.items() if value is not None or name in self.axes}
 
@@ -123,7 +121,7 @@ class _Listed(BaseModel):
 
 
 def read_references(content: Any) -> list[Reference]:
-    """The references as the inventory has them.
+    """The inventory's references, validated.
 
     Raises:
         UserError: they are not valid.
@@ -131,11 +129,11 @@ def read_references(content: Any) -> list[Reference]:
     try:
         return _Listed.model_validate({"references": content}).references
     except ValidationError as error:
-        raise UserError(explain(error, "What the inventory sets")) from error
+        raise UserError(explain(error, "The inventory's setting")) from error
 
 
 def references_in(folder: Path, initial: list[Reference]) -> list[Reference]:
-    """The references for the campaign in `folder`: those of the newest command that resumed it.
+    """The references for the campaign in `folder`: `initial`, or those it was last resumed with.
 
     Raises:
         UserError: their file is damaged.
@@ -153,10 +151,10 @@ def references_in(folder: Path, initial: list[Reference]) -> list[Reference]:
 
 
 def keep_references(folder: Path, initial: Sequence[Reference], newest: Sequence[Reference]) -> None:
-    """Writes the inventory's current references beside a campaign, if they are not those it has.
+    """Writes the inventory's current references into a campaign's folder, if they differ from those it has.
 
-    campaign.json is written once, and a reference decides nothing about a run: so a changed one must neither
-    start a new campaign nor wait for one.
+    campaign.json is written once, and references do not affect runs: a changed one must neither start a new
+    campaign nor wait for one.
     """
     path = folder / FILE
     if path.exists() or _text(initial) != _text(newest):

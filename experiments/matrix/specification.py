@@ -1,4 +1,4 @@
-"""The specification of a run, from what a matrix says of it and what a cluster decides."""
+"""The specification of a run, made from its matrix and what the cluster decides."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NO_DIGEST: Final = "0" * 64  # stands in for the data set's digest while a matri
 
 @dataclass(frozen=True)
 class ClusterDefaults:
-    """Values for what a matrix leaves open."""
+    """Values for fields that a matrix leaves open."""
 
     slots_per_worker: int = 1
     conditions: Mapping[str, Any] = field(default_factory=dict)
@@ -29,16 +29,16 @@ def make_specification(
 ) -> RunSpec:
     """The specification of one run.
 
-    Each rank's share of a global batch is rounded down if need be: `why_not_shared` says so.
+    Each rank's share of a global batch is rounded down if need be; `why_not_shared` tells when.
 
     Args:
-        matrix: which the run is of.
+        matrix: the run's matrix.
         combination: the values of its axes.
         data_digest: of the data set.
         defaults: what the cluster decides.
 
     Raises:
-        pydantic.ValidationError: there is no such run; its places are those of the specification.
+        pydantic.ValidationError: the run is not valid; locations are those in the specification.
     """
     given = matrix.fields_of(combination)
     work = {"slots_per_worker": defaults.slots_per_worker} | {

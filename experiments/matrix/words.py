@@ -1,4 +1,4 @@
-"""What is asked for, in a few words."""
+"""The requested work in a few words."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from training.spec import PretrainedModel, Work
 
 
 def model_text(work: Work) -> str:
-    """Which model a work trains, in a few words."""
+    """The model that `work` trains, in a few words."""
     model = work.model
     if isinstance(model, PretrainedModel):
         return f"{work.data.pretrained} ({work.data.revision}), pretrained"

@@ -1,1 +1,1 @@
-"""What is kept of an attempt at a run: its schema, how it is composed, whether it counts."""
+"""Records of attempts at runs: their schema, how they are composed, whether the runs count."""

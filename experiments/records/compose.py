@@ -1,4 +1,4 @@
-"""Composing the record of an attempt from what was brought home, and judging whether the run counts."""
+"""Composing the record of an attempt from its collected outputs, and judging whether the run counts."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from experiments.util.files import file_sha256
 from training.spec import PHASES
 
 OUTSIDE: Final = ("queue", "launch", "shutdown")  # phases that training itself can't see
-CLOCK_TOLERANCE_S: Final = 0.05  # less is no sign of clocks that differ: a process's start is known to 0.01 s
+CLOCK_TOLERANCE_S: Final = 0.05  # smaller differences prove nothing: a process's start is known to 0.01 s
 
 
 def compose(request: Request, observed: Observation, outputs: Path, ansible_log: Path) -> Record:
-    """The record of one attempt, whatever became of it."""
+    """The record of one attempt, however it ended."""
     damaged: list[str] = []
 
     def read(kind: type[Output], name: str) -> Output | None:
@@ -115,7 +115,7 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
 
 
 def _quiet_notes(quiet: Quiet | None) -> list[str]:
-    """What a reader must know of nodes that were not quiet when the run began."""
+    """Notes on nodes that were not quiet when the run began."""
     if quiet is None or not quiet.disturbed:
         return []
     return [
@@ -125,7 +125,7 @@ def _quiet_notes(quiet: Quiet | None) -> list[str]:
 
 
 def _gpu_notes(ranks: list[RankFile]) -> list[str]:
-    """What a reader must know of the GPUs: that one slowed itself down, or was not looked at."""
+    """Notes on GPUs that throttled or could not be sampled."""
     notes = []
     for rank in ranks:
         if rank.gpu is None:
@@ -156,13 +156,13 @@ def _phases(
     total_s: float,
     notes: list[str],
 ) -> dict[str, float]:
-    """Where `total_s` went: the slowest rank's own phases, what lies around them, the rest as `other`.
+    """Where `total_s` went: the slowest rank's own phases, those around them, and the rest as `other`.
 
-    What the run took to make its tokens is in none of them, wherever it did so: before its stack was
-    launched, or between that and the ranks' start.
+    The time that the run spent making its tokens is in none of them, whether that was before its stack was
+    launched or between the launch and the ranks' start.
 
-    Clocks of different nodes are compared for launch and shutdown; they are set by NTP, so that this is good
-    to some milliseconds.
+    For launch and shutdown, clocks of different nodes are compared; with NTP they agree to a few
+    milliseconds.
     """
     phases = {name: rank.phases.get(name, 0.0) for name in PHASES}
     phases["queue"] = queue_s
@@ -178,7 +178,7 @@ def _phases(
                 )
             phases[name] = 0.0
     phases["other"] = 0.0
-    # The rest: what training itself has no name for, and Ansible's work before and after the stack's.
+    # The rest: what training has no name for, and Ansible's work before and after the stack's.
     phases["other"] = total_s - sum(phases.values()) - (prepared.seconds if prepared else 0.0)
     if phases["other"] < 0:
         notes.append(

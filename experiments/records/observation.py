@@ -14,7 +14,7 @@ from training.spec import RunSpec
 
 @dataclass(frozen=True)
 class Request:
-    """What an attempt is to run, and with what."""
+    """What an attempt is to run, and on what."""
 
     matrix: str
     campaign: str
@@ -33,10 +33,10 @@ class Observation:
     started: datetime
     ended: datetime | None = None
     total_s: float | None = None
-    exit_code: int | None = None  # of run.yml; None = it was ended, or nobody saw it end
+    exit_code: int | None = None  # of run.yml; None = it was stopped, or nobody saw it end
     interrupted: str | None = None  # why the attempt was cut short, in a sentence
     never_began: str | None = None  # why nothing was started on the nodes, in a sentence
-    epochs_seen: list[dict[str, Any]] = field(default_factory=list)  # by the live progress
+    epochs_seen: list[dict[str, Any]] = field(default_factory=list)  # from the live progress
     notes: list[str] = field(default_factory=list)
     quiet: Quiet | None = None  # how quiet the nodes were before
-    together: ConcurrentStart | None = None  # with which other runs it began
+    together: ConcurrentStart | None = None  # the runs that it began with

@@ -1,4 +1,4 @@
-"""The files that a run leaves, as they were brought home."""
+"""The output files of a run, as collected from the cluster."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ class ResultFile(Part):
 
 
 class LauncherFile(Part):
-    """launcher.json, of a launcher that has a scheduler to ask."""
+    """launcher.json, from launchers that can ask a scheduler."""
 
     queue_s: Seconds
-    hosts: dict[str, str] = Field(default_factory=dict)  # node by the host names that ranks see, where others
-    notes: list[str] = Field(default_factory=list)  # what the stack did that a reader of the times must know
+    hosts: dict[str, str] = Field(default_factory=dict)  # node by the host name that ranks see, if different
+    notes: list[str] = Field(default_factory=list)  # what the stack did that matters for the times
 
 
 class DamagedOutput(Exception):
-    """A file that was brought home is damaged."""
+    """An output file is damaged."""
 
 
 Output = TypeVar("Output", bound=Part)
 
 
 def read_output(kind: type[Output], path: Path) -> Output | None:
-    """What the file holds; None where the run did not leave it. It may say more than is used here.
+    """The content of the file; None if the run did not leave it. Fields not used here are ignored.
 
     Raises:
         DamagedOutput: it is damaged.

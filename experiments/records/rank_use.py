@@ -1,4 +1,4 @@
-"""What a rank used while it trained, as its record has it (read by `training.metrics.resource_use`)."""
+"""What a rank used while it trained, as recorded (measured by `training.metrics.resource_use`)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Read(BaseModel):
-    """Figures from one place. They are null where they could not be read."""
+    """Figures from one source; null where they could not be read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     by: str  # who read them, how, and of what
-    trouble: str | None  # why they, or some of them, are lacking
+    trouble: str | None  # why they, or some of them, are missing
 
 
 class CpuUse(Read):
@@ -24,19 +24,19 @@ class CpuUse(Read):
 
 
 class WaitingUse(Read):
-    """How long the rank's threads were ready to run and had no core, all threads added up."""
+    """How long the rank's threads were ready to run but had no core, summed over all threads."""
 
     waited_s: float | None
 
 
 class MemoryUse(Read):
-    """The most memory that the rank's process ever held resident."""
+    """The peak resident memory of the rank's process."""
 
     peak_mb: float | None  # MB of 2^20 bytes
 
 
 class DiskUse(Read):
-    """What the rank's process had disks and network file systems do."""
+    """What the rank's process read from and wrote to disks and network file systems."""
 
     read_bytes: int | None
     written_bytes: int | None
@@ -52,7 +52,7 @@ class Traffic(BaseModel):
 
 
 class NetworkUse(Read):
-    """Traffic of the rank's network namespace: of all that runs in it, other ranks included."""
+    """Traffic of the rank's network namespace, other processes and ranks in it included."""
 
     namespace: (
         str | None
@@ -61,13 +61,13 @@ class NetworkUse(Read):
 
 
 class Way(Read):
-    """Over which interface the rank meets the others."""
+    """The network interface over which the rank reaches the others."""
 
     interface: str | None
 
 
 class MachineUse(Read):
-    """Time that the machine below took from this one while it wanted to run, all processors added up."""
+    """Time that the hypervisor took from this machine while it wanted to run, summed over all processors."""
 
     id: str | None  # the kernel's boot id: nodes that are containers of one machine have the same
     processors: int | None

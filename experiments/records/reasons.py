@@ -22,14 +22,14 @@ SECRET: Final = re.compile(
     r"(?i)([\w.-]*(?:secret|password|passwd|credential|(?<![a-z])token(?![a-z]))[\w.-]*\s*[=:]\s*)[^\s,;'\"]+"
 )
 LOGIN: Final = re.compile(r"(\w+://)[^/\s@]+@")
-RULE: Final = re.compile(r"[\W_]*")  # a line that only separates
+RULE: Final = re.compile(r"[\W_]*")  # an empty line or a separator
 
 
 def cause_of_failure(outputs: Path, ansible_log: Path, exit_code: int | None) -> str:
     """One sentence: what a rank said, else the stack's log, else Ansible.
 
-    `exit_code` is that of the stack's command. Where it was 0 or there is none, the stack is not what failed,
-    and Ansible comes first.
+    `exit_code` is that of the stack's command. If it is 0 or None, the stack did not fail, and Ansible comes
+    before its log.
     """
     told = _from_ranks(outputs)
     if not told and not exit_code:
@@ -75,7 +75,7 @@ def _silent(outputs: Path) -> list[int]:
         work = json.loads((outputs / "spec.json").read_bytes())["work"]
         ranks = range(int(work["workers"]) * int(work["slots_per_worker"]))
     except (OSError, ValueError, TypeError, KeyError):
-        return []  # the run did not come that far
+        return []  # the run did not get that far
     return [
         rank
         for rank in ranks
@@ -105,7 +105,7 @@ def _from_logs(outputs: Path, exit_code: int | None) -> str | None:
             told.append((not errors, path.stem, (errors or lines)[-1]))
     if not told:
         return None
-    # The log that names an error, if one does.
+    # A log that names an error, if there is one.
     _, node, line = min(told, key=lambda each: each[0])
     ended = f"The stack's command ended with {exit_code}; " if exit_code else ""
     return f"{ended}{'its' if ended else 'The'} log on {node} ends with: {line}"

@@ -1,4 +1,4 @@
-"""Run records: what is kept of one attempt at one run. Checked when written and when read.
+"""Run records, one for each attempt at a run. Validated when written and when read.
 
 `python -m experiments.records.record` prints their JSON schema (kept in experiments/records/schema/).
 """
@@ -30,7 +30,7 @@ from training.spec import PHASES, RunSpec, Sha256, explain
 SCHEMA_VERSION: Final = 1
 SCHEMA: Final = Path(__file__).parent / "schema" / f"record-{SCHEMA_VERSION}.json"
 RECORD: Final = "record.json"
-SUM_TOLERANCE_S: Final = 1e-6  # of the phases against total_s: the rounding of a sum of thirteen
+SUM_TOLERANCE_S: Final = 1e-6  # between total_s and the sum of the phases: rounding of thirteen terms
 
 
 def _is_every_phase(phases: dict[str, float]) -> dict[str, float]:
@@ -62,7 +62,7 @@ class Epoch(Part):
     """The figures of one epoch."""
 
     epoch: int = Field(ge=1)
-    train_loss: float | None = None  # None: not a number any more
+    train_loss: float | None = None  # None: not finite
     seconds: Seconds
     lr: float | None = None  # at its end
     validation_loss: float | None = None
@@ -72,7 +72,7 @@ class Epoch(Part):
 
 
 class RankGpu(Part):
-    """A rank's GPU while it trained, by samples that the rank's process took with NVML, one a second."""
+    """A rank's GPU while it trained, sampled by the rank's process with NVML once a second."""
 
     uuid: str
     name: str
@@ -115,7 +115,7 @@ class Rank(Part):
 
 
 class Launch(Part):
-    """What launch.json says: how the stack was started on the cluster, and how it ended."""
+    """launch.json: how the stack was started on the cluster, and how it ended."""
 
     stack: str
     started: float  # Unix seconds, by the clock of the node that submitted
@@ -126,9 +126,9 @@ class Launch(Part):
 
 
 class Prepared(Part):
-    """What prepared.json says: how the run made its tokens itself, before its ranks started."""
+    """prepared.json: how the run made its tokens itself, before its ranks started."""
 
-    started: float  # Unix seconds, by the clock of the node that had it done
+    started: float  # Unix seconds, by the clock of the node that initiated it
     ended: float
     by: str  # who did it, in words
     rows: int = Field(ge=0)  # reviews
@@ -144,14 +144,14 @@ class Prepared(Part):
 
 
 class ConcurrentStart(Part):
-    """The runs that started at the same moment on request: none of them was alone."""
+    """The runs that started at the same moment on request, so that none of them was alone."""
 
     why: Literal[
         "side by side", "users"
     ]  # on different workers, to save time; or to see them share a cluster
     runs: Annotated[list[str], Field(min_length=2)]  # all of them, in the order of their places
     place: int = Field(ge=0)  # of this one
-    begun: AwareDatetime  # the same in the records of all of them
+    begun: AwareDatetime  # the same in all their records
 
 
 class Record(Part):
@@ -170,9 +170,9 @@ class Record(Part):
     status: Status
     reason: str | None  # one sentence; None exactly when the status is ok
     started: AwareDatetime  # UTC
-    ended: AwareDatetime | None  # None: the controller ended without saying so
+    ended: AwareDatetime | None  # None: the controller died without recording it
 
-    total_s: Seconds | None  # from submission to the data at home, by the controller's monotonic clock
+    total_s: Seconds | None  # from submission until the data is back, by the controller's monotonic clock
     train_s: Seconds | None  # inside the training function, the slowest rank's
     slowest_rank: int | None
     phases: Phases | None
@@ -183,12 +183,12 @@ class Record(Part):
 
     ranks: list[Rank]
     launch: Launch | None
-    prepared: Prepared | None = None  # None: the run had its tokens before
+    prepared: Prepared | None = None  # None: the run's tokens were made before
     environment: Environment
-    quiet: Quiet | None = None  # how quiet the nodes were when it began; None: nobody looked
+    quiet: Quiet | None = None  # how quiet the nodes were when it began; None: not checked
     together: ConcurrentStart | None = None  # None: it was alone
     notes: list[str]  # what a reader of the figures should know
-    files: dict[str, Sha256]  # everything that was brought home
+    files: dict[str, Sha256]  # all collected outputs
 
     @property
     def ok(self) -> bool:
@@ -197,7 +197,7 @@ class Record(Part):
 
     @property
     def among_users(self) -> bool:
-        """Whether it started together with other users' runs, to be compared with runs that are alone."""
+        """Whether it started together with other users' runs, to be compared with runs that start alone."""
         return self.together is not None and self.together.why == "users"
 
     @model_validator(mode="after")
@@ -223,23 +223,23 @@ class Record(Part):
             needed = ("ended", "total_s", "train_s", "slowest_rank", "phases", "weights_digest", "launch")
             lacking = [name for name in needed if getattr(self, name) is None]
             if lacking:
-                raise ValueError(f"a run that is ok has {', '.join(lacking)}")
+                raise ValueError(f"a run that is ok must have {', '.join(lacking)}")
             if len(self.ranks) != specification.work.world_size:
-                raise ValueError(f"{len(self.ranks)} ranks of {specification.work.world_size} are there")
+                raise ValueError(f"it has {len(self.ranks)} of {specification.work.world_size} ranks")
         return self
 
 
 def write_record(record: Record, folder: Path) -> None:
-    """Writes record.json into an attempt's folder, whole. A record that is there already is never replaced.
+    """Writes record.json atomically into an attempt's folder. An existing record is never replaced.
 
     Raises:
         UserError: there is one, or the record is not valid.
     """
     path = folder / RECORD
     if path.exists():
-        raise UserError(f"{path} is there already; records are added, never replaced.")
+        raise UserError(f"{path} already exists; records are added, never replaced.")
     text = record.model_dump_json(indent=2) + "\n"
-    parse_record(text.encode(), path)  # what can't be read again must not be written
+    parse_record(text.encode(), path)  # never write a record that can't be read again
     write_whole(path, text)
 
 
@@ -262,7 +262,7 @@ def read_record(path: Path) -> Record:
 
 
 class _Damaged(UserError):
-    """What stands in a record can't be one, for any checkout."""
+    """The content of the file is not a record, whatever the checkout."""
 
 
 def parse_record(content: bytes, path: Path) -> Record:
@@ -275,7 +275,7 @@ def parse_record(content: bytes, path: Path) -> Record:
         version = json.loads(content)["schema_version"]
     except (ValueError, TypeError, KeyError) as error:
         raise _Damaged(
-            f"The record {path} is damaged: it is no JSON object with a schema_version."
+            f"The record {path} is damaged: it is not a JSON object with a schema_version."
         ) from error
     if version != SCHEMA_VERSION:
         raise UserError(
@@ -288,7 +288,7 @@ def parse_record(content: bytes, path: Path) -> Record:
 
 
 def utc_text(moment: datetime) -> str:
-    """A time as it is shown: `2026-11-21 11:45:00 UTC`."""
+    """A time as shown to users: `2026-11-21 11:45:00 UTC`."""
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 

@@ -1,4 +1,4 @@
-"""Why a run whose command succeeded does not count all the same."""
+"""Why a run does not count although its command succeeded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run_faults(
     ranks: list[RankFile],
     outputs: Path,
 ) -> list[str]:
-    """Why a run whose command succeeded does not count, a sentence each."""
+    """Why a run whose command succeeded does not count, one sentence each."""
     if launch is None:
         return ["playbooks/run.yml succeeded, but brought no launch.json home."]
     if result is None:
@@ -67,7 +67,7 @@ def run_faults(
 
 
 def prepared_faults(specification: RunSpec, prepared: Prepared | None) -> list[str]:
-    """What is wrong with how the run came to its tokens."""
+    """The faults in how the run got its tokens."""
     data = specification.work.data
     if specification.conditions.tokenizing != "in_run":
         return ["The run made tokens itself (prepared.json), which it was not asked to."] if prepared else []
@@ -81,7 +81,7 @@ def prepared_faults(specification: RunSpec, prepared: Prepared | None) -> list[s
 
 
 def _resumed_after(outputs: Path) -> int | None:
-    """The step after which training last went on from a checkpoint, as a stack may do by itself, or None."""
+    """The step after which training last resumed from a checkpoint, as stacks may do; None if it didn't."""
     resumed = None
     try:
         lines = (outputs / "progress.jsonl").read_text(encoding="utf-8").splitlines()
@@ -93,7 +93,7 @@ def _resumed_after(outputs: Path) -> int | None:
             if event["event"] == "resume":
                 resumed = int(event["steps"])
         except (ValueError, TypeError, KeyError):
-            continue  # half a line, of a process that was killed
+            continue  # half a line, from a process that was killed
     return resumed
 
 

@@ -1,1 +1,1 @@
-"""What knows nothing of matrices, clusters and campaigns."""
+"""Helpers that know nothing of matrices, clusters and campaigns."""

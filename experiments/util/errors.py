@@ -1,4 +1,4 @@
-"""The one exception for what a person can put right."""
+"""The exception for problems that the user can fix."""
 
 
 class UserError(Exception):

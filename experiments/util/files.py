@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, their digests, and times as they are written in them."""
+"""Atomic file writes, digests and timestamps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Writes beside `path`, then renames: a reader, or a power cut, finds all of it or nothing."""
+    """Writes a temporary file and renames it: readers see all or nothing, even after a power cut."""
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     data = content.encode() if isinstance(content, str) else content
     try:
@@ -26,12 +26,12 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def json_text(content: Any) -> str:
-    """`content` as JSON that a person can read."""
+    """`content` as indented JSON."""
     return json.dumps(content, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def utc_now() -> datetime:
-    """This moment, in UTC, to the millisecond."""
+    """The current time in UTC, to the millisecond."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond // 1000 * 1000)
 
@@ -42,7 +42,7 @@ def campaign_name(moment: datetime) -> str:
 
 
 def is_campaign_name(name: str) -> bool:
-    """Whether a folder may be a campaign's; a copy's that somebody put beside it (`….bak`) is not."""
+    """Whether `name` can be a campaign folder's; that of a copy beside it (`….bak`) can't."""
     return re.fullmatch(r"[0-9]{8}T[0-9]{6}Z", name) is not None
 
 

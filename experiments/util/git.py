@@ -1,4 +1,4 @@
-"""What git says of a checkout. Plain Python: Ansible's plugins use it, too, whatever runs them."""
+"""The git state of a checkout. Standard library only: Ansible's plugins import it under any Python."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def revision_and_dirty(root: Path) -> tuple[str | None, bool | None]:
-    """The commit of the checkout at `root`, and whether its tree was changed; None where git can't say."""
+    """The commit of the checkout at `root`, and whether its tree is dirty; None where git can't tell."""
     revision = _git(root, "rev-parse", "--verify", "HEAD")
     status = _git(root, "status", "--porcelain", "--", ".")
     return (

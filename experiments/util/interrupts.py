@@ -1,8 +1,7 @@
-"""Signals, noted when they come and acted upon where it is safe.
+"""Signals, noted when they arrive and acted on where it is safe.
 
-A handler only notes the signal and wakes the loop: raising in the middle of anything would leave it half
-done. What only reads, and writes files that are there whole or not at all, has no such loop, and is ended
-at once.
+A handler only notes the signal and wakes the loop: raising at an arbitrary point would leave work half done.
+Commands that only read, and write files atomically, have no such loop and end immediately.
 """
 
 from __future__ import annotations
@@ -16,14 +15,14 @@ SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Interrupted(Exception):
-    """A signal asked for the end; what was running has been stopped."""
+    """A signal asked the program to end; what was running has been stopped."""
 
 
 class Interrupts:
-    """Notes the signals that ask for the end, for as long as the context is open."""
+    """Notes the signals that ask the program to end, while the context is open."""
 
     def __init__(self, *, at_once: bool = False) -> None:
-        """`at_once`: a signal raises KeyboardInterrupt, wherever that is; else it is only noted."""
+        """`at_once`: a signal raises KeyboardInterrupt, wherever it arrives; otherwise it is only noted."""
         self._at_once = at_once
         self.received: list[signal.Signals] = []
         self.wake: queue.SimpleQueue[None] = (
@@ -33,7 +32,7 @@ class Interrupts:
 
     def __enter__(self) -> Self:
         for number in SIGNALS:
-            # Where hanging up was to be ignored (nohup), it still is.
+            # Ignored signals stay ignored (SIGHUP under nohup).
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._note)
         return self
@@ -52,7 +51,7 @@ class Interrupts:
 
     @property
     def exit_status(self) -> int:
-        """What a shell reports for a program that the first signal ended: 130 for SIGINT, 143 for SIGTERM."""
+        """The exit code that a shell reports for the first signal: 130 for SIGINT, 143 for SIGTERM."""
         return 128 + self.received[0]
 
     def check(self) -> None:
@@ -61,7 +60,7 @@ class Interrupts:
             raise Interrupted
 
     def wait(self, seconds: float) -> None:
-        """Returns after `seconds`, or sooner when something has happened."""
+        """Returns after `seconds`, or sooner if something happens."""
         try:
             self.wake.get(timeout=seconds)
         except queue.Empty:

@@ -1,4 +1,4 @@
-"""YAML files of which a mistake can be told with its line."""
+"""YAML files with the line of every entry, for error messages."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ import yaml
 from experiments.util.errors import UserError
 
 Place = tuple[str | int, ...]
-"""The keys, and the indices in lists, that lead to an entry."""
+"""The keys and list indices that lead to an entry."""
 
 
 @dataclass(frozen=True)
 class NumberedYaml:
-    """A file's content, and the line on which each of its entries stands."""
+    """A file's content, and the line of each of its entries."""
 
     path: Path
     content: dict[str, Any]
     lines: dict[Place, int]
 
     def where(self, *places: Place) -> str:
-        """The file, and the lines on which `places` stand, or the entries around those that are missing."""
+        """The file and the lines of `places`; for a missing entry, the line of the entry around it."""
         found = sorted({_line(self.lines, place) for place in places if place})
         if not found:
             return str(self.path)
@@ -31,35 +31,35 @@ class NumberedYaml:
 
 
 class _Loader(yaml.SafeLoader):
-    """The safe loader, which also marks a value that only looks like a date or a number, and is none."""
+    """The safe loader; its errors also name the line of an invalid date, number or boolean."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        """What stands at `node`."""
+        """The value of `node`."""
         try:
             return super().construct_object(node, deep)
         except (ValueError, KeyError, IndexError, AttributeError) as error:
-            # 2026-02-30, 0x_, !!bool maybe: PyYAML lets through what its conversions raise.
+            # 2026-02-30, 0x_, !!bool maybe: PyYAML does not catch what its conversions raise.
             kind = node.tag.rpartition(":")[2]
-            said = f"{node.value!r} is read as YAML's {kind}, and is none; put it in quotes if it is a text"
+            said = f"{node.value!r} is not a valid YAML {kind}; put it in quotes if it is text"
             raise yaml.constructor.ConstructorError(None, None, said, node.start_mark) from error
 
 
 def read_mapping(text: str, path: Path, what: str) -> NumberedYaml:
-    """The mapping that the file at `path` has as its text.
+    """The mapping in the file at `path`.
 
     Args:
-        text: what stands in the file.
+        text: the content of the file.
         path: for messages.
-        what: a sentence for a file that is no mapping: what it should be.
+        what: for a file that is not a mapping: a sentence that says what it should be.
 
     Raises:
-        UserError: it is not YAML, is no mapping, or has an entry twice.
+        UserError: it is not YAML, is not a mapping, or has an entry twice.
     """
     lines: dict[Place, int] = {}
     try:
         loader = _Loader(text)
         node = loader.get_single_node()
-        # `None` is the node of an empty file.
+        # An empty file has no node.
         content = loader.construct_document(node) if node is not None else None
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
@@ -78,9 +78,9 @@ def _walk(node: yaml.Node, place: Place, lines: dict[Place, int], path: Path) ->
         for key, value in node.value:
             inner = (*place, str(key.value))
             if inner in lines:
-                # YAML would silently take the last one.
+                # PyYAML would silently take the last one.
                 line = key.start_mark.line + 1
-                raise UserError(f"{path}, line {line}: {_dotted(inner)} is there twice; keep one.")
+                raise UserError(f"{path}, line {line}: {_dotted(inner)} is set twice; keep one.")
             lines[inner] = key.start_mark.line + 1
             _walk(value, inner, lines, path)
     elif isinstance(node, yaml.SequenceNode):

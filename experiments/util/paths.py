@@ -1,4 +1,4 @@
-"""Where the repository lies."""
+"""Where the repository is."""
 
 from __future__ import annotations
 

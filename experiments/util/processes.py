@@ -1,7 +1,7 @@
-"""Ending what a playbook started on this machine, all of it.
+"""Ending everything that a playbook started on this machine.
 
-Ansible puts each of its own worker processes into a session of its own, so that ending its process group is
-not enough when its main process does not get the time to end them: what remains is found by its arguments.
+Ansible puts each worker process into its own session, so ending the main process's group misses the workers
+that it had no time to end. They are found by their arguments.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def end_group(leader: int, mark: str, grace: float = GRACE_S) -> None:
         _signal_group(leader, number)
         signalled = {process for process in family if _signal(process, number)}
         _wait_gone({process for process in family if process.pid == leader} | signalled, grace)
-    # What was started while the rest was being ended.
+    # Processes started in the meantime.
     end_marked(mark, grace)
 
 
 def end_marked(mark: str, grace: float = GRACE_S) -> bool:
-    """Ends every process that has the argument `mark`, with its children; whether there was one."""
+    """Ends every process with the argument `mark`, children included; returns whether there was one."""
     family = _family(processes_with(mark))
     if not family:
         return False
@@ -41,17 +41,17 @@ def end_marked(mark: str, grace: float = GRACE_S) -> bool:
 
 
 def processes_with(mark: str) -> set[int]:
-    """The processes that have `mark` as one of their arguments; this one apart."""
+    """The processes, except this one, that have `mark` as one of their arguments."""
     return {pid for pid, arguments in _arguments().items() if mark in arguments}
 
 
 def marks_in_use() -> set[str]:
-    """All arguments of all processes, this one's apart: to look for many marks at once."""
+    """All arguments of all processes except this one, to look for many marks at once."""
     return {argument for arguments in _arguments().values() for argument in arguments}
 
 
 def _arguments() -> dict[int, list[str]]:
-    # One that ends meanwhile has none.
+    # A process that exits meanwhile has none.
     return {
         process.pid: process.info["cmdline"] or []
         for process in psutil.process_iter(["cmdline"])
@@ -60,19 +60,19 @@ def _arguments() -> dict[int, list[str]]:
 
 
 def self_identity() -> dict[str, str | int]:
-    """This process, told apart from every other one that ever had or will have its number."""
+    """Identifies this process, even among others that had or will have its number."""
     return _identity(os.getpid())
 
 
 def is_alive(identity: object) -> bool:
-    """Whether the process that `self_identity` described there is still running on this machine."""
+    """Whether the process that `self_identity` described is still running on this machine."""
     if not isinstance(identity, dict) or not isinstance(identity.get("pid"), int):
         return False
     return has_process(identity["pid"]) and identity == _identity(identity["pid"])
 
 
 def has_process(pid: int) -> bool:
-    """Whether there is a process of that number."""
+    """Whether a process with that number is running."""
     try:
         return _alive(psutil.Process(pid))
     except psutil.NoSuchProcess:
@@ -80,9 +80,9 @@ def has_process(pid: int) -> bool:
 
 
 def _identity(pid: int) -> dict[str, str | int]:
-    """A process's number, when it started in clock ticks since boot ("" where there is none), and the boot.
+    """A process's number, its start in clock ticks since boot ("" if it is gone), and the id of the boot.
 
-    psutil's `create_time` moves when the machine's clock is set, and so can't name a process for long.
+    psutil's `create_time` shifts when the machine's clock is set, so it can't identify a process.
     """
     try:
         start = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
@@ -92,7 +92,7 @@ def _identity(pid: int) -> dict[str, str | int]:
 
 
 def _family(pids: Iterable[int]) -> set[psutil.Process]:
-    """`pids` and everything that descends from them; this process apart."""
+    """`pids` and all their descendants, without this process."""
     family: set[psutil.Process] = set()
     for pid in pids:
         try:
@@ -111,21 +111,21 @@ def _alive(process: psutil.Process) -> bool:
 
 
 def _wait_gone(processes: Iterable[psutil.Process], seconds: float) -> None:
-    # Not psutil.wait_procs: it would reap this process's own children, whose exit status others wait for.
+    # Not psutil.wait_procs: it would reap this process's own children, whose exit code other code awaits.
     end = time.monotonic() + seconds
     while time.monotonic() < end and any(map(_alive, processes)):
         time.sleep(0.05)
 
 
 def _signal(process: psutil.Process, number: signal.Signals) -> bool:
-    """Whether there was such a process, and it could be signalled."""
+    """Signals `process`; returns whether it existed and could be signalled."""
     try:
         process.send_signal(number)
     except psutil.NoSuchProcess:
         return False
     except psutil.AccessDenied:
-        # On a node that is this machine, what `become` starts is root's. Ansible above it is ended all the
-        # same, and what root's processes do for a run is ended by stop.yml.
+        # Where this machine is a node, `become` starts processes as root. The Ansible process above them is
+        # ended all the same, and stop.yml ends what root's processes do for a run.
         return False
     return True
 
@@ -133,5 +133,5 @@ def _signal(process: psutil.Process, number: signal.Signals) -> bool:
 def _signal_group(leader: int, number: signal.Signals) -> None:
     try:
         os.killpg(leader, number)
-    except (ProcessLookupError, PermissionError):  # the latter: only processes of root are left in it
+    except (ProcessLookupError, PermissionError):  # the latter: only root's processes are left in it
         return

@@ -1,4 +1,4 @@
-"""What a person sees while a campaign runs: one live line on a terminal, plain lines elsewhere."""
+"""The output of a running campaign: one live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Screen:
     """Writes to standard output. A reader who has gone away (a closed pipe, say) never stops a campaign."""
 
     def __init__(self) -> None:
-        self.listener: Callable[[str], None] | None = None  # hears of every status that is worth a line
+        self.listener: Callable[[str], None] | None = None  # called with every status that is worth a line
         self._console = _Console(highlight=False, soft_wrap=True)
         self._live: Live | None = None
         self._last = ""
@@ -37,7 +37,7 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether somebody looks at a terminal."""
+        """Whether standard output is a terminal."""
         return self._console.is_terminal
 
     @property
@@ -46,11 +46,11 @@ class Screen:
         return self._gone
 
     def line(self, text: str, style: str = "") -> None:
-        """One line that stays."""
+        """Prints a line that stays."""
         self._write(Text(text, style=style))
 
     def status(self, text: str, *, now: bool = False) -> None:
-        """What is going on at the moment; `now`: worth a line of its own where lines can't be replaced."""
+        """Shows what is going on; `now`: worth a line of its own where lines can't be replaced."""
         if now and self.listener is not None:
             self.listener(text)
         if self.is_terminal:
@@ -62,7 +62,7 @@ class Screen:
         self._write(Text(text))
 
     def clear_status(self) -> None:
-        """Takes the live line away."""
+        """Removes the live line."""
         self._last, self._last_time = "", 0.0
         if self.listener is not None:
             self.listener("")
@@ -80,9 +80,9 @@ class Screen:
         rows: Sequence[Sequence[str]],
         status_column: int | None = None,
     ) -> None:
-        """A table; in `status_column` the words ok, failed and interrupted are coloured."""
+        """Prints a table; in `status_column` the words ok, failed and interrupted are coloured."""
         if not self.is_terminal:
-            # Long reasons are not folded into narrow columns where nobody knows how wide a line may be.
+            # Elsewhere the width of a line is unknown: do not fold long reasons into narrow columns.
             self.line(title)
             widths = [max(len(column), *(len(row[at]) for row in rows)) for at, column in enumerate(columns)]
             for row in (columns, *rows):
@@ -100,12 +100,12 @@ class Screen:
         self._write(table)
 
     def picture(self, content: RenderableType) -> None:
-        """What is going on at the moment, on a terminal: it takes the place of what was shown before."""
+        """Shows what is going on, on a terminal, in place of what was shown before."""
         if self._gone:
             return
         try:
             if self._live is None:
-                # Twice a second at most: on the testbed this machine is also what is measured.
+                # No automatic refresh: on the testbed, this machine is also the one being measured.
                 self._live = Live(content, console=self._console, auto_refresh=False, transient=True)
                 self._live.start()
             self._live.update(content, refresh=True)
@@ -123,7 +123,7 @@ class Screen:
 
     def _leave(self) -> None:
         self._gone = True
-        # The interpreter flushes standard output once more as it ends, and would complain there.
+        # The interpreter flushes standard output once more on exit, and would report an error.
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())
         os.close(null)

@@ -99,7 +99,7 @@ def test_after_the_controllers_disk_was_full(testbed: Testbed) -> None:
             subprocess.run(["cat", "/dev/zero"], stdout=full, stderr=subprocess.DEVNULL, check=False)
         refused = testbed.make("matrix", f"MATRIX={file}", check=False)
         assert refused.code != 0
-        assert "The disk is full" in refused.output and "give the same command again" in refused.output
+        assert "The disk is full" in refused.output and "run the same command again" in refused.output
         assert statuses(testbed, "full") == {"ddp": ["ok"]}
         assert nothing_runs(testbed)
         filler.unlink()

@@ -217,7 +217,7 @@ def test_side_by_side_where_there_is_nothing_to_put_there(workplace: Workplace) 
     ("together", "said"),
     [
         ("[[1]]", "line 10: .*two seeds"),
-        ("[[1, 2], [2, 3]]", "line 10: the seed 2 is there twice"),
+        ("[[1, 2], [2, 3]]", "line 10: the seed 2 is listed twice"),
         ("[[1, 4]]", "line 10: no run of the matrix has the seed 4"),
         ("[[1, 9]]\nrows: [{stack: plain, workers: 2, epochs: 9, seed: 9}]", "do not have the same runs"),
     ],

@@ -331,7 +331,7 @@ def test_a_third_signal_gives_up_cleaning_and_says_so(workplace: Workplace) -> N
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "something may still run on the nodes" in output and "lock could not be given back" in output
+    assert "something may still run on the nodes" in output and "lock could not be released" in output
     record = workplace.records()["plain-w1/01"]
     assert record.status == "interrupted" and "given up after a third signal" in record.notes[0]
 

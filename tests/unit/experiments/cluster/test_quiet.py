@@ -56,8 +56,8 @@ def test_a_process_that_takes_a_core_is_seen_on_a_real_machine() -> None:
     ("shell", "trouble"),
     [
         (["/nowhere/shell"], "it does not answer (FileNotFoundError)"),
-        (["sh", "-c", "echo no route >&2; exit 255"], "it could not be looked at (no route)"),
-        (["echo"], "it said something else than was asked for (exec python3 - 2.0)"),
+        (["sh", "-c", "echo no route >&2; exit 255"], "it could not be sampled (no route)"),
+        (["echo"], "its answer could not be read (exec python3 - 2.0)"),
     ],
 )
 def test_a_node_that_cannot_be_looked_at_says_why(shell: list[str], trouble: str) -> None:

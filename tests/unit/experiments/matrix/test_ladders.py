@@ -48,19 +48,19 @@ def load(folder: Path, text: str) -> Matrix:
         (
             "workers: 1}}\n      - {label: plain",
             "seed: 1}}\n      - {label: plain",
-            "line 15: a rung is told by",
+            "line 15: a rung names axes",
         ),
-        ("when: {stack: slow, workers: 1}", "when: {stack: slow, colour: 1}", "not by colour."),
+        ("when: {stack: slow, workers: 1}", "when: {stack: slow, colour: 1}", "not colour."),
         ("when: {stack: plain, workers: 1}", "when: {stack: plain}", "line 16: every rung of a ladder names"),
         (
             "{stack: plain, workers: 1}",
             "{stack: slow, workers: 1}",
-            "line 16: this rung stands on the ladder",
+            "line 16: this rung is already on the ladder",
         ),
         (
             "{stack: plain, workers: 1}",
             "{stack: plain, workers: 7}",
-            "line 16: no run of the matrix stands on",
+            "line 16: no run of the matrix is on",
         ),
         ("{stack: plain, workers: 1}", "{}", "ladders.0.rungs.1.when: "),
         ("      - {label: plain, when: {stack: plain, workers: 1}}\n", "", "ladders.0.rungs: "),
@@ -77,13 +77,11 @@ def test_what_is_wrong_with_a_ladder_is_said(tmp_path: Path, old: str, new: str,
 
 def test_ladders_of_one_name_and_rungs_that_cannot_be_compared(tmp_path: Path) -> None:
     twice = MATRIX + LADDERS + LADDERS.removeprefix("ladders:\n")
-    with pytest.raises(
-        UserError, match="line 17: there are two ladders named A stack; name each differently"
-    ):
+    with pytest.raises(UserError, match="line 17: two ladders are named A stack; give each its own name"):
         load(tmp_path, twice)
     rows = "rows:\n  - {stack: other, workers: 1, epochs: 9, seed: 1}\n"
     apart = LADDERS.replace("stack: plain", "stack: other")
-    with pytest.raises(UserError, match=r"line 18: no run on this rung can be compared .* before \(slow\)"):
+    with pytest.raises(UserError, match=r"line 18: no run on this rung can be compared .* rung \(slow\)"):
         load(tmp_path, MATRIX + rows + apart)
 
 

@@ -55,27 +55,27 @@ def test_quick_is_what_the_issue_asks_for(cluster: Cluster) -> None:
         ("workers: [1, 2]", "workers: [1, two]", "line 8 is not valid: work.workers: input should be"),
         ("  seed: [1]\n", "", "line 6: axes lacks seed"),
         ("axes:", "axis:", "axes: is missing"),
-        ("warmup_steps: 2", "warmup: 2", "line 5: defaults.warmup is no field"),
+        ("warmup_steps: 2", "warmup: 2", "line 5: defaults.warmup is not a field"),
         ("1.0e-3", "1e-3", "line 5 is not valid: work.learning_rate: input should be a valid number"),
-        ("seed: [1]\n", "seed: [1]\n  seed: [2]\n", "line 11: axes.seed is there twice"),
+        ("seed: [1]\n", "seed: [1]\n  seed: [2]\n", "line 11: axes.seed is set twice"),
         ("workers: [1, 2]", "workers: [2, 2]", "line 8: axes.workers has 2 twice"),
         ("workers: [1, 2]", "workers: []", "line 8: axes.workers is empty"),
-        ("warmup_steps: 2", "epochs: 2", "line 5: epochs stands under defaults and under axes"),
+        ("warmup_steps: 2", "epochs: 2", "line 5: epochs is under both defaults and axes"),
         ("warmup_steps: 2", "data_digest: x", "line 5: defaults.data_digest comes from `data`"),
         ("train: 64", "train: many", "line 4 is not valid: data.train: input should be a valid integer"),
         ("name: small", "name: other", "line 2: the matrix is named other, its file small.yml"),
         ("axes:", "axes: [", "not YAML"),
-        ("warmup_steps: 2", "link_rate: 2026-02-30", "line 5: not YAML: '2026-02-30' is read as YAML's tim"),
-        ("seed: [1]", "seed: [0x_]", "line 10: not YAML: '0x_' is read as YAML's int, and is none; put"),
-        ("seed: [1]", "seed: [!!bool maybe]", "line 10: not YAML: 'maybe' is read as YAML's bool, and is"),
-        ("seed: [1]", 'seed: [!!int ""]', "line 10: not YAML: '' is read as YAML's int, and is none"),
-        ("seed: [1]", "seed: [!!timestamp x]", "line 10: not YAML: 'x' is read as YAML's timestamp, and is"),
+        ("warmup_steps: 2", "link_rate: 2026-02-30", "line 5: not YAML: '2026-02-30' is not a valid YAML "),
+        ("seed: [1]", "seed: [0x_]", "line 10: not YAML: '0x_' is not a valid YAML int; put it in"),
+        ("seed: [1]", "seed: [!!bool maybe]", "line 10: not YAML: 'maybe' is not a valid YAML bool"),
+        ("seed: [1]", 'seed: [!!int ""]', "line 10: not YAML: '' is not a valid YAML int"),
+        ("seed: [1]", "seed: [!!timestamp x]", "line 10: not YAML: 'x' is not a valid YAML timestamp"),
         ("workers: [1, 2]", "workers: 2", "line 8 is not valid: axes.workers: input should be a valid list"),
         ("stack: [plain, slow]", "stack: [Plain]", "line 7 is not valid: stack: "),
         ("warmup_steps: 2", "model: {hidden: 3}", "hidden (3) must be a multiple of heads (2)"),
         ("workers: [1, 2]", "workers: [1, all]", "line 8 is not valid: work.workers: input should be"),
-        ("warmup_steps: 2", "global_batch: many", "line 5: global_batch is a whole number of reviews"),
-        ("seed: [1]\n", "seed: [1]\n  global_batch: [8, 0]\n", "line 11: global_batch is a whole number"),
+        ("warmup_steps: 2", "global_batch: many", "line 5: global_batch must be a whole number of reviews"),
+        ("seed: [1]\n", "seed: [1]\n  global_batch: [8, 0]\n", "line 11: global_batch must be a whole"),
         ("warmup_steps: 2", "global_batch: 8, batch_per_worker: 4", "line 5: global_batch decides batch_"),
         ("warmup_steps: 2", "last_batch: drop, batch_per_worker: 50", "(with stack=plain, workers=2"),
     ],
@@ -115,14 +115,14 @@ def test_rows_come_after_the_axes_and_what_is_excluded_says_why(tmp_path: Path, 
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("epochs: 9, ", "", "line 13: a row gives each axis its value (stack, workers, epochs"),
-        ("epochs: 9", "epochs: 9, padding: max_length", "line 13: a row gives each axis its value"),
-        ("epochs: 9", "epochs: 2", "line 13: this row is there already"),
+        ("epochs: 9, ", "", "line 13: a row gives every axis a value (stack, workers, epochs"),
+        ("epochs: 9", "epochs: 9, padding: max_length", "line 13: a row gives every axis a value"),
+        ("epochs: 9", "epochs: 2", "line 13: this row repeats a run"),
         ("epochs: 9", "epochs: nine", "line 13 is not valid: work.epochs: input should be"),
-        ("epochs: 9", "epochs: [9, 2]", "line 13: this row is there already"),
+        ("epochs: 9", "epochs: [9, 2]", "line 13: this row repeats a run"),
         ("epochs: 9", "epochs: []", "line 13: epochs is an empty list; give it a value."),
         ("epochs: 9", "epochs: [9, nine]", "line 13 is not valid: work.epochs: input should be"),
-        ("workers: 2}", "workers: 7}", "line 15: nothing is excluded by this: no run has stack=slow,"),
+        ("workers: 2}", "workers: 7}", "line 15: this excludes nothing: no run has stack=slow,"),
         ("reason: It takes too long.", "why: no", "is not valid: exclude.0.reason: is missing"),
     ],
 )  # fmt: skip
@@ -212,8 +212,8 @@ def test_the_seeds_of_warm_ups_are_free(tmp_path: Path, cluster: Cluster) -> Non
     with pytest.raises(UserError) as raised:
         load_matrix(write(tmp_path, text))
     assert str(raised.value).endswith(
-        "small.yml, line 10: seeds from 1,000,000 on are those of warm-ups; take a smaller one than 1000001, "
-        "or say `warm_ups: false` under order."
+        "small.yml, line 10: seeds from 1,000,000 on are reserved for warm-ups; take one smaller than "
+        "1000001, or set `warm_ups: false` under order."
     )
     row = ROWS.replace("seed: 1", "seed: 1000000")
     with pytest.raises(UserError, match="line 13: seeds from 1,000,000 on"):
@@ -235,7 +235,7 @@ def test_all_workers_go_with_rows_and_exclusions(tmp_path: Path, cluster: Cluste
     assert plan[4].cannot_run == "It takes 3 workers and the inventory has 2."
     with pytest.raises(UserError, match=r"line 13 is not valid: work\.workers"):
         load_matrix(write(tmp_path, ALL + ROWS.replace("workers: 1", "workers: 40000000000")))
-    with pytest.raises(UserError, match="line 13: this row is there already"):
+    with pytest.raises(UserError, match="line 13: this row repeats a run"):
         load_matrix(write(tmp_path, ALL + ROWS.replace("workers: 1, epochs: 9", "workers: 5, epochs: 2")))
 
 

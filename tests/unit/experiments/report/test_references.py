@@ -41,21 +41,21 @@ def checked(made: Campaign, *references: dict[str, Any]) -> list[CheckedFigure]:
         ([{"stack": "ddp", "above": 0.1}], "references.0: it names no quantity; give each entry one of"),
         ([{"train": 5, "above": 0.1}], "references.0: train is neither an axis (stack, workers, epochs or"),
         ([{"train_s": None, "above": 0.1}], "references.0: train_s has no value."),
-        ([{"train_s": 5, "total_s": 6, "above": 0.1}], "references.0: train_s and total_s stand in one"),
-        ([{"train_s": 5}], "references.0: its band has no side; give below, above or both as fractions"),
-        ([{"train_s": 5, "below": None, "above": None}], "references.0: its band has no side;"),
+        ([{"train_s": 5, "total_s": 6, "above": 0.1}], "references.0: train_s and total_s are in one"),
+        ([{"train_s": 5}], "references.0: its band is open; give below, above or both as fractions"),
+        ([{"train_s": 5, "below": None, "above": None}], "references.0: its band is open;"),
         ([{"train_s": 5, "above": -0.1}], "references.0.above: input should be greater than or equal to 0"),
-        ([{"train_s": 5, "below": 10}], "references.0: below: 10 could never be left; it is a fraction"),
-        ([{"train_s": 0, "above": 0.1}], "references.0: train_s is 0, of which no share can be taken."),
+        ([{"train_s": 5, "below": 10}], "references.0: below: 10 excludes nothing; it is a fraction"),
+        ([{"train_s": 0, "above": 0.1}], "references.0: train_s is 0; a fraction of that is not a tolerance"),
         ([{"train_s": "5", "above": 0.1}], "references.0.train_s: input should be a valid number, not '5'"),
-        ([{"train_s": 5, "above": 0.1, "seed": 1}], "references.0: a cell is the mean over its seeds; take"),
+        ([{"train_s": 5, "above": 0.1, "seed": 1}], "references.0: a cell is the mean over its seeds;"),
         ([{"train_s": 5, "above": 0.1}, {}], "references.1: it names no quantity"),
     ],
 )  # fmt: skip
 def test_a_reference_that_says_nothing_is_refused_in_one_sentence(entry: Any, said: str) -> None:
     with pytest.raises(UserError) as raised:
         read_references(entry)
-    assert str(raised.value).startswith(f"What the inventory sets is not valid: {said}")
+    assert str(raised.value).startswith(f"The inventory's setting is not valid: {said}")
     assert "\n" not in str(raised.value)
 
 
