@@ -154,9 +154,7 @@ def build_sources(environment: Path, log: Path, store: Path) -> None:
         "--upgrade",
         "setuptools",
     ):
-        raise Unavailable(
-            f"the lock has no setuptools to build with: {last_error(log)} (full output: {log})"
-        )
+        raise Unavailable(f"the lock has no setuptools to build with: {last_error(log)} (full output: {log})")
     for source in sorted([*store.glob("*.tar.gz"), *store.glob("*.zip")]):
         if not pip(
             environment,
