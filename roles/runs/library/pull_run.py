@@ -16,7 +16,7 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 ---
 module: pull_run
-short_description: Fetch what a run left behind to the controller
+short_description: Fetch a run's output to the controller
 description:
   - If each node noted how its part of the run ended (C(launch-0.json), C(launch-1.json) …), these notes are
     merged into C(launch.json), unless one is missing.

@@ -115,7 +115,7 @@ class JobError(Exception):
 
 
 class NotStarted(Exception):
-    """A job could not be started: the text is what was said, `code` the exit code."""
+    """A job could not be started: the text is the error, `code` the exit code."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
