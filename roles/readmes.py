@@ -1,7 +1,6 @@
-"""Writes roles/README.md and each role's README.md from its argument specs and what its meta declares.
+"""Writes roles/README.md and each role's README.md from its argument specs and meta files.
 
-`python roles/readmes.py` writes them; `--check` only says which are not current, and ends with 1 where some
-are not.
+`python roles/readmes.py` writes them; `--check` only names the stale ones, and exits with 1 if there are any.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ import jinja2
 import yaml
 
 ROLES = Path(__file__).resolve().parent
-#: In meta/main.yml, of a role that is called where a dependency would run too much or at the wrong time.
+#: In meta/main.yml: a role that is called, because a dependency would run too much or at the wrong time.
 CALL = re.compile(r"^# Calls (?P<role>[\w{}]+): (?P<why>.+)$", re.MULTILINE)
-#: There too, in the first line, where no entry point of the role says it.
+#: Also there, as the first line: the role's purpose, if no entry point states it.
 PURPOSE = re.compile(r"\A---\n# (?!Calls)(?P<text>.+)$", re.MULTILINE)
 DOCUMENTATION = re.compile(r'^DOCUMENTATION = r"""\n(.+?)^"""', re.MULTILINE | re.DOTALL)
 
@@ -68,14 +67,14 @@ ROLE = ENVIRONMENT.from_string("""\
 INDEX = ENVIRONMENT.from_string("""\
 # Roles
 
-| role | what it is for |
+| role | purpose |
 |---|---|
 {% for role in roles %}
 | [{{ role.name }}]({{ role.name }}/README.md) | {{ role.summary }} |
 {% endfor %}
 
-Each page names the role's variables. `tasks/main.yml` sets a node up in steps with the tags `install`,
-`configure` and `run`; other files of `tasks/` that have variables of their own are called by a playbook or
+Each page lists the role's variables. `tasks/main.yml` sets up a node in steps with the tags `install`,
+`configure` and `run`; other files in `tasks/` that have variables of their own are called by a playbook or
 another role.
 
 <!-- Written by roles/readmes.py: change roles/*/meta. -->
@@ -83,7 +82,7 @@ another role.
 
 
 def cell(text: Any) -> str:
-    """A text within a table."""
+    """Text for a table cell."""
     return " ".join(str(text).split()).replace("|", "\\|")
 
 
@@ -117,12 +116,12 @@ def options(spec: dict[str, Any], defaults: dict[str, Any]) -> Iterator[dict[str
 
 
 def read(path: Path) -> dict[str, Any]:
-    """A YAML file; nothing where there is none."""
+    """Content of a YAML file; empty if there is no such file."""
     return (yaml.safe_load(path.read_text(encoding="utf-8")) or {}) if path.is_file() else {}
 
 
 def modules(folder: Path) -> list[dict[str, str]]:
-    """The modules and lookups that a role brings, as they document themselves."""
+    """A role's modules and lookups, from their DOCUMENTATION."""
     found = []
     for path in sorted([*folder.glob("library/*.py"), *folder.glob("lookup_plugins/*.py")]):
         match = DOCUMENTATION.search(path.read_text(encoding="utf-8"))
@@ -139,7 +138,7 @@ def modules(folder: Path) -> list[dict[str, str]]:
 
 
 def pages() -> dict[Path, str]:
-    """Every page, by its path."""
+    """Every page by path."""
     found: dict[Path, str] = {}
     roles = []
     for folder in sorted(path.parent.parent for path in ROLES.glob("*/meta/argument_specs.yml")):
@@ -180,7 +179,7 @@ def main() -> int:
     if "--check" in sys.argv[1:]:
         for path in stale:
             print(
-                f"{path.relative_to(ROLES.parent)} is not current: say python roles/readmes.py",
+                f"{path.relative_to(ROLES.parent)} is stale: run python roles/readmes.py",
                 file=sys.stderr,
             )
         return 1 if stale else 0

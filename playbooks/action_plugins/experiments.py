@@ -1,4 +1,4 @@
-"""Action plugin: `python -m experiments` on the controller, its lines shown as they come."""
+"""Action plugin: `python -m experiments` on the controller, showing its output line by line."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ansible.plugins.action import ActionBase
 from ansible.utils.display import Display
 
 ROOT = Path(__file__).resolve().parents[2]
-# In the project's own environment, as `make` does it.
+# In the project's own environment, as with `make`.
 START = 'e="$(requirements/bootstrap controller)" && exec "$e/bin/python" -m experiments "$@"'
 
 
 class ActionModule(ActionBase):  # type: ignore[misc] # Ansible has no types
-    """Runs one command of `experiments` on a matrix, shows what it shows and passes signals on to it."""
+    """Runs one command of `experiments` on a matrix, shows its output and passes signals on to it."""
 
     _requires_connection = False
     _supports_check_mode = True
@@ -46,12 +46,12 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible has no types
             "failed": code != 0,
             "rc": code,
             "msg": f"python -m experiments {asked['command']} {asked['matrix']} ended with status {code}"
-            + ("; what is wrong stands above." if code else "."),
+            + ("; the reason is above." if code else "."),
         }
 
 
 def as_variable(sources: Sequence[str]) -> str:
-    """Inventories as ANSIBLE_INVENTORY names them, for a command whose working directory is the repository.
+    """The value of ANSIBLE_INVENTORY for a command whose working directory is the repository.
 
     Raises:
         AnsibleActionFail: an inventory outside the repository has a comma in its path, where Ansible would
@@ -64,16 +64,15 @@ def as_variable(sources: Sequence[str]) -> str:
         named.append(str(path.relative_to(ROOT)) if inside else source)
         if "," in named[-1] and path.exists():
             raise AnsibleActionFail(
-                f"The inventory {source} has a comma in its path, by which Ansible separates inventories: "
-                "move it."
+                f"The inventory {source} has a comma in its path, at which Ansible splits it: move it."
             )
     return ",".join(named)
 
 
 def follow(arguments: list[str], environment: dict[str, str]) -> int:
-    """Run `experiments`, show its lines, pass on signals and wait for its end; returns its exit status.
+    """Run `experiments`, show its output, pass on signals and wait for its end; returns its exit code.
 
-    Ansible ends its workers at a signal. This one stays until the command has ended what runs on the nodes.
+    Ansible ends its workers on a signal. This one stays until the command has ended what runs on the nodes.
     """
     process = subprocess.Popen(
         ["sh", "-c", START, "experiments", *arguments],
@@ -90,7 +89,7 @@ def follow(arguments: list[str], environment: dict[str, str]) -> int:
     passed: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-        # One is enough: Ansible signals a worker several times, and a third signal gives up the cleaning.
+        # Only the first: Ansible signals a worker several times, and a third signal would abort the cleanup.
         if not passed and process.poll() is None:
             passed.append(number)
             os.killpg(process.pid, number)
@@ -109,7 +108,7 @@ def follow(arguments: list[str], environment: dict[str, str]) -> int:
 
 
 def show(line: str) -> bool:
-    """Show a line by way of the main process; False where that has gone."""
+    """Show a line through the main process; False if that is gone."""
     try:
         Display().display(line)
     except OSError:

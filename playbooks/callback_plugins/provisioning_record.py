@@ -1,4 +1,4 @@
-"""Callback plugin: what provisioning did, role by role, as one record beside the results of experiments."""
+"""Callback plugin: records what provisioning did, role by role, beside the results of experiments."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ type: aggregate
 short_description: Writes what playbooks/provision.yml did to results/provisioning/
 description:
   - Counts by role and host the seconds, the tasks that ran, and those that changed something or failed.
-  - Only playbooks/provision.yml is recorded, not in check mode, and not before it has told what it sets up.
+  - Records only playbooks/provision.yml, not in check mode, and only if it has reported what it sets up.
 requirements:
   - enabled in ansible.cfg
 """
@@ -28,9 +28,9 @@ requirements:
 ROOT = Path(__file__).resolve().parents[2]
 PLAYBOOK = ROOT / "playbooks" / "provision.yml"
 RECORDS = ROOT / "results" / "provisioning"
-#: What the playbook tells by set_stats: what is set up, and later the environment that was installed.
+#: Keys that the playbook fills with set_stats: what is set up, and later the environment that was installed.
 TOLD, ENVIRONMENT = "provisioning_told", "provisioning_environment"
-#: Options by which a person leaves out a part of the playbook.
+#: Options that leave out a part of the playbook, with the values that leave out nothing.
 PARTIAL = {"tags": ["all"], "skip_tags": [], "subset": None, "start_at_task": None}
 
 CALLS = ("include_role", "include_tasks")
@@ -38,7 +38,7 @@ CALLS = ("include_role", "include_tasks")
 
 @dataclass
 class Done:
-    """What one role did, wherever it was called from by the same roles."""
+    """What one role did, in all calls through the same chain of roles."""
 
     seconds: float = 0.0
     tasks: int = 0
@@ -59,7 +59,7 @@ class Running:
 
 
 def role_path(task: Any) -> tuple[str, ...]:
-    """The roles that a task belongs to, the outermost first; nothing for a play's own task."""
+    """The roles that a task belongs to, outermost first; empty for a play's own task."""
     names, role = [], getattr(task, "_role", None)
     while role is not None:
         names.append(role.get_name())
@@ -69,7 +69,7 @@ def role_path(task: Any) -> tuple[str, ...]:
 
 
 class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
-    """Notes what happens; writes once, at the end."""
+    """Collects what happens and writes the record at the end."""
 
     CALLBACK_VERSION = 2.0
     CALLBACK_TYPE = "aggregate"
@@ -83,16 +83,16 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
         self._running: Running | None = None
 
     def v2_playbook_on_start(self, playbook: Any) -> None:
-        """Record the one playbook, where it is not only asked what it would do."""
+        """Record only this playbook, and not in check mode."""
         if Path(playbook._file_name).resolve() == PLAYBOOK and not context.CLIARGS.get("check"):
             self._started = datetime.now(UTC)
 
     def v2_playbook_on_play_start(self, play: Any) -> None:  # noqa: ARG002
-        """What runs until the first task is no role's."""
+        """The time until the first task belongs to no role."""
         self._end_task()
 
     def v2_playbook_on_task_start(self, task: Any, is_conditional: bool) -> None:  # noqa: ARG002
-        """Time is the running task's from here on."""
+        """Time counts for this task from here on."""
         self._end_task()
         path = role_path(task)
         if self._started is not None and path:
@@ -130,7 +130,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
         self.v2_runner_on_failed(result)
 
     def v2_playbook_on_stats(self, stats: Any) -> None:
-        """All is over: write the record, unless nothing was begun."""
+        """Write the record, unless nothing was begun."""
         self._end_task()
         told = stats.custom.get("_run", {})
         if self._started is None or TOLD not in told:
@@ -163,7 +163,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
         write(content, self._started)
 
     def _count(self, result: Any) -> Done | None:
-        """Count the running task for a host, and once for all of them; None where none is recorded."""
+        """Count the running task for a host, and once for all of them; None if it is not recorded."""
         running, host = self._running, result.host.get_name()
         if running is None:
             return None
@@ -182,7 +182,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
 
 
 def partial() -> list[str]:
-    """The options that left out a part of the playbook, as they were given: `tags=install`."""
+    """The options that left out a part of the playbook, as given: `tags=install`."""
     given = []
     for name, whole in PARTIAL.items():
         value = context.CLIARGS.get(name)
@@ -193,8 +193,8 @@ def partial() -> list[str]:
 
 
 def write(content: dict[str, Any], moment: datetime) -> Path:
-    """Add the state of the checkout and write the record whole, named by the time of its start; its path."""
-    # Not before there is a record: this plugin is loaded by every playbook.
+    """Add the state of the checkout and write the record, named after its start; returns its path."""
+    # Imported only when there is a record: every playbook loads this plugin.
     sys.path.append(str(ROOT))
     from experiments.util.files import campaign_name, json_text, write_whole
     from experiments.util.git import revision_and_dirty

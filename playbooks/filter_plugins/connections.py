@@ -6,7 +6,7 @@ from typing import Any
 
 
 def connections_hosts(hosts: list[str], hostvars: Any, wanted: list[str]) -> dict[str, Any]:
-    """A group of a static inventory: for each host those of the wanted variables that it has."""
+    """A group of a static inventory: each host with those of the wanted variables that it has."""
     return {
         "hosts": {
             host: {name: hostvars[host][name] for name in wanted if name in hostvars[host]} for host in hosts

@@ -1,4 +1,4 @@
-"""Vars plugin: what the inventory says of stacks that lie outside of the checkout."""
+"""Vars plugin: inventory variables of stacks outside the checkout."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ DOCUMENTATION = """
 name: outside_stacks
 short_description: Loads inventory/common/*.yml of the folder that TRAINBED_STACKS names
 description:
-  - These files hold for every host, as those of the checkout's own C(inventory/common) do, and give way to
-    what the group_vars of an inventory say.
+  - Like those of the checkout's own C(inventory/common), these files apply to every host, and an inventory's
+    group_vars override them.
 options:
   stage:
-    # Once, when the inventory is read. Later it would come before the inventory's own group_vars.
+    # Once, when the inventory is read. Later it would override the inventory's own group_vars.
     default: inventory
     ini: [{key: stage, section: vars_outside_stacks}]
 extends_documentation_fragment:
@@ -34,7 +34,7 @@ class VarsModule(BaseVarsPlugin):  # type: ignore[misc] # Ansible has no types
     is_stateless = True
 
     def get_vars(self, loader: Any, path: str, entities: Any, cache: bool = True) -> dict[str, Any]:  # noqa: ARG002 - Ansible's
-        """Return the variables of the group `all`, nothing for any other host or group.
+        """Return the variables of the group `all`; none for any other host or group.
 
         Raises:
             AnsibleError: the folder is not there.

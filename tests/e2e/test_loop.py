@@ -137,7 +137,7 @@ def test_a_required_stack_that_cannot_be_had_stops_before_anything_is_changed(te
     refused = testbed.make("provision", 'ARGS=-e \'{"stacks": ["ddp", "determined"]}\'', check=False)
     assert refused.code != 0
     said = re.sub(r"\s+", " ", refused.output)
-    assert "wants the stack determined, which cannot be had, so nothing was changed" in said
+    assert "requires the stack determined, which is unavailable, so nothing was changed" in said
     assert "say: make provision determined_packages=DIR" in said
     assert all(counts["changed"] == 0 for counts in refused.recap().values())
     elsewhere = testbed.make("provision", f"determined_packages={testbed.root}/docs", check=False)

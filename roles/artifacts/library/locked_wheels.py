@@ -24,25 +24,25 @@ DOCUMENTATION = r"""
 module: locked_wheels
 short_description: Fetch a locked environment as wheels, once
 description:
-  - Runs on the master with the distribution's own Python. Wheels are made by pip from the lock with its
-    hashes checked.
-  - The directory appears whole (made beside, then renamed). Beside the wheels it holds C(requirements.txt),
-    for every wheel name==version and the SHA-256 of what was fetched or built; C(DIGEST), the SHA-256 over
-    the Python version and that file, which is the name of the environment; C(fetched.json), which says
-    without credentials what index torch came from; and C(extra/), wheels that are no part of the environment.
-  - C(TORCH_INDEX) in the environment of the task is the index that is asked where pip's own settings have no
-    such build of torch. It is no option, as it may hold credentials and options are shown.
+  - Runs on the master with the distribution's own Python. pip makes the wheels from the lock and checks its
+    hashes.
+  - The directory appears only when complete. Besides the wheels it holds C(requirements.txt), with
+    name==version and the SHA-256 of each wheel as fetched or built; C(DIGEST), the SHA-256 of the Python
+    version and that file, which names the environment; C(fetched.json), the index that torch came from,
+    without credentials; and C(extra/), wheels that are not part of the environment.
+  - C(TORCH_INDEX) in the environment of the task is the index to use if pip's own settings lead to no such
+    build of torch. It is not an option, as it may hold credentials and options are shown.
 options:
   cache: {description: Directory that holds one directory for each lock., type: path, required: true}
-  key: {description: Name of that directory., type: str, required: true}
+  key: {description: Name of the lock's directory., type: str, required: true}
   state:
-    description: Whether it is fetched, or only looked for.
+    description: Whether to fetch it or only look for it.
     type: str
     choices: [present, read]
     required: true
-  lock: {description: "Requirements file with hashes, torch apart.", type: path}
+  lock: {description: "Requirements file with hashes, without torch.", type: path}
   torch: {description: "Torch's requirement, such as torch==2.13.0+cpu.", type: str}
-  extra: {description: "More requirements, kept apart in extra/.", type: list, elements: path, default: []}
+  extra: {description: More requirements files for extra/., type: list, elements: path, default: []}
 """
 
 EXAMPLES = r"""
@@ -59,14 +59,14 @@ EXAMPLES = r"""
 
 RETURN = r"""
 key: {description: Name of the directory., type: str, returned: always}
-digest: {description: "Name of the environment, empty for none.", type: str, returned: always}
+digest: {description: "Name of the environment; empty if there is none.", type: str, returned: always}
 """
 
 CHUNK = 1 << 20
 
 
 class Unavailable(Exception):
-    """Something that the lock names cannot be had; the message is the sentence for the admin."""
+    """Something that the lock names is unavailable; the message is a sentence for the admin."""
 
 
 def without_credentials(text: str) -> str:
@@ -85,7 +85,7 @@ def sha256(path: Path) -> str:
 
 def pip(environment: Path, log: Path, *arguments: str) -> bool:
     """Run pip; its output goes to `log` without credentials. Returns whether it succeeded."""
-    # A built wheel has the same bytes wherever it is built.
+    # With a fixed date, a built wheel has the same bytes wherever it is built.
     variables = {**os.environ, "SOURCE_DATE_EPOCH": "315532800", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     done = subprocess.run(
         [str(environment / "bin/python"), "-m", "pip", *arguments],
@@ -107,14 +107,14 @@ def last_error(log: Path) -> str:
 
 
 def fetch_locked(environment: Path, log: Path, place: Path, lock: str, what: str) -> None:
-    """Download what a lock names into `place`, each file checked against its hash.
+    """Download what a lock names into `place`, checking each file against its hash.
 
     Raises:
-        Unavailable: something of it cannot be had.
+        Unavailable: part of it is unavailable.
     """
     options = ("--no-deps", "--require-hashes", "--dest", str(place), "--requirement", lock)
     if not pip(environment, log, "download", *options):
-        raise Unavailable(f"{what} cannot be fetched: {last_error(log)} (whole output: {log})")
+        raise Unavailable(f"{what} cannot be fetched: {last_error(log)} (full output: {log})")
 
 
 def reachable(url: str) -> bool:
@@ -127,22 +127,22 @@ def reachable(url: str) -> bool:
 
 
 def fetch_torch(environment: Path, log: Path, store: Path, torch: str, index: str) -> str:
-    """Fetch the variant's build of torch from where pip is told to look, else from PyTorch's own index."""
+    """Fetch the variant's build of torch as pip's settings say, else from `index`; returns where from."""
     arguments = ["download", "--no-deps", "--only-binary", ":all:", "--dest", str(store), torch]
     if pip(environment, log, *arguments):
         return "pip's settings"
     if reachable(index) and pip(environment, log, *arguments, "--extra-index-url", index):
         return index
     raise Unavailable(
-        f"{torch} cannot be had: neither where pip is told to look nor from {index} (which "
-        f"{'does not hold it' if reachable(index) else 'does not answer'}). No other build is taken in its "
-        "place: put its wheel into a "
+        f"{torch} is unavailable, both from the sources in pip's settings and from {index} (which "
+        f"{'does not have it' if reachable(index) else 'does not answer'}). No other build is used instead: "
+        "put its wheel into a "
         "directory that pip's find-links names on the master, or set artifacts_torch_index to a mirror."
     )
 
 
 def build_sources(environment: Path, log: Path, store: Path) -> None:
-    """Build wheels of what came as source, with the locked setuptools: the same lock gives the same bytes."""
+    """Build wheels from source archives with the locked setuptools: one lock always gives the same bytes."""
     if not pip(
         environment,
         log,
@@ -154,9 +154,7 @@ def build_sources(environment: Path, log: Path, store: Path) -> None:
         "--upgrade",
         "setuptools",
     ):
-        raise Unavailable(
-            f"the lock holds no setuptools to build with: {last_error(log)} (whole output: {log})"
-        )
+        raise Unavailable(f"the lock has no setuptools to build with: {last_error(log)} (full output: {log})")
     for source in sorted([*store.glob("*.tar.gz"), *store.glob("*.zip")]):
         if not pip(
             environment,
@@ -169,7 +167,7 @@ def build_sources(environment: Path, log: Path, store: Path) -> None:
             str(store),
             str(source),
         ):
-            raise Unavailable(f"{source.name} cannot be built: {last_error(log)} (whole output: {log})")
+            raise Unavailable(f"{source.name} cannot be built: {last_error(log)} (full output: {log})")
         source.unlink()
 
 
@@ -183,7 +181,7 @@ def fetch(asked: dict[str, Any], store: Path, log: Path) -> None:
     """Fill `store`.
 
     Raises:
-        Unavailable: something cannot be had.
+        Unavailable: something cannot be fetched or built.
     """
     with tempfile.TemporaryDirectory() as scratch:
         environment = Path(scratch) / "venv"
@@ -209,24 +207,24 @@ def fetch(asked: dict[str, Any], store: Path, log: Path) -> None:
 
 
 def digest_of(store: Path) -> str:
-    """Name of the environment in a directory of the store; "" where it is not there."""
+    """Name of the environment in a directory of the store; "" if there is none."""
     path = store / "DIGEST"
     return path.read_text(encoding="ascii").strip() if path.is_file() else ""
 
 
 def fetch_once(asked: dict[str, Any]) -> bool:
-    """Fetch what the store lacks; whether it lacked it.
+    """Fetch the environment unless the store has it; returns whether it was fetched.
 
     Raises:
-        Unavailable: something cannot be had.
+        Unavailable: something cannot be fetched or built.
     """
     cache, key = Path(asked["cache"]), asked["key"]
     with (cache / f"lock-{key}").open("w") as guard:
-        # A fetch whose caller was interrupted goes on: this one waits for what it leaves.
+        # A fetch continues even if its caller is interrupted: wait for it.
         fcntl.flock(guard, fcntl.LOCK_EX)
         if digest_of(cache / key):
             return False
-        # What an interrupted fetch left behind is not continued: it may be half of anything.
+        # Start anew: what an interrupted fetch left behind may be incomplete.
         for leftover in cache.glob(f"{key}.*"):
             shutil.rmtree(leftover) if leftover.is_dir() else leftover.unlink()
         draft = cache / f"{key}.draft"

@@ -1,4 +1,4 @@
-"""Filters that put together what a record says of the cluster."""
+"""Filters that assemble what a record says about the cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def cluster_facts_nodes(hosts: list[str], hostvars: Any, addresses: list[str]) -> dict[str, dict[str, Any]]:
-    """Join what each node printed of itself with its address and groups.
+    """Join each node's description of itself with its address and groups.
 
     `hosts` and `addresses` are in the same order; `hostvars` holds each host's results `cluster_facts_node`
     and `nvidia_listing`.
@@ -28,17 +28,17 @@ def cluster_facts_nodes(hosts: list[str], hostvars: Any, addresses: list[str]) -
 
 
 def cluster_facts_megabits(result: Any) -> float | None:
-    """Received Mbit/s of an iperf3 client's JSON output; None where nothing was measured."""
+    """Received Mbit/s in an iperf3 client's JSON output; None if nothing was measured."""
     if not result or "stdout" not in result:
         return None
     return float(round(json.loads(result["stdout"])["end"]["sum_received"]["bits_per_second"] / 1e6, 1))
 
 
 def cluster_facts_settings(listed: str, hosts: list[str], stacks: list[str]) -> dict[str, str]:
-    """Digest, for each stack, what the inventory sets of its role and of runs, on these hosts.
+    """Digest, for each stack, the inventory's variables for its role and for runs on these hosts.
 
-    `listed` is the output of ansible-inventory --list: what the inventory says, templates unfilled, without
-    what roles and tasks add. Secrets launch nothing and are left out.
+    `listed` is the output of ansible-inventory --list: the inventory's variables with templates unexpanded,
+    without what roles and tasks add. Passwords are left out, as they do not affect how runs are launched.
     """
     variables = json.loads(listed)["_meta"]["hostvars"]
     digests = {}

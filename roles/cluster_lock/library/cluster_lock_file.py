@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: take or give back the cluster's lock file."""
+"""Ansible module: take or release the cluster's lock file."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 ---
 module: cluster_lock_file
-short_description: Take or give back the cluster's lock file
+short_description: Take or release the cluster's lock file
 description:
-  - The file is created whole and exclusively, so that of two takers one gets it.
+  - The file is created exclusively and with its whole content, so that only one of two takers gets it.
   - Never reports a change, since a lock is gone again when its verb ends.
 options:
   path: {description: The lock file., type: path, required: true}
   state: {description: What to do., type: str, choices: [taken, free], required: true}
-  holder: {description: Who takes it or gives it back., type: dict, default: {}}
+  holder: {description: Who takes or releases it., type: dict, default: {}}
   replaces: {description: "A holder known to be gone, whose lock may be taken over.", type: dict}
 """
 
@@ -35,7 +35,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 holder: {description: "Who holds the lock afterwards, {} for nobody.", type: dict, returned: always}
-mine: {description: Whether the holder asked for it now., type: bool, returned: always}
+mine: {description: Whether that is the given holder., type: bool, returned: always}
 """
 
 IDENTITY = ("host", "boot", "pid", "started")
@@ -47,7 +47,7 @@ def same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read the lock file; {} where there is none. One that cannot be parsed is held by nobody known."""
+    """Read the lock file; {} if there is none. If it cannot be parsed, its holder is unknown."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -62,7 +62,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def create(path: Path, holder: dict[str, Any]) -> bool:
-    """Create the lock file exclusively, with its whole content; False where somebody was faster."""
+    """Create the lock file exclusively, with its whole content; False if somebody was faster."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o755)
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     draft.write_text(json.dumps(holder, sort_keys=True) + "\n", encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Lookup plugin: who the controller is, and whether a holder of the lock can still be alive."""
+"""Lookup plugin: the controller's identity, and whether a holder of the lock can still be alive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ short_description: Identity of the controller and liveness of its processes
 description:
   - With the term C(self), returns a dict of host, boot, user, pid and started that names one process here.
   - With the term C(alive) and such a dict as second term, returns whether that process can still be running.
-    A process of another controller is taken to be alive.
+    A process of another controller is assumed to be alive.
 options:
   _terms:
     description: C(self) and a process id (0 for the running ansible-playbook), or C(alive) and a dict.
@@ -31,7 +31,7 @@ def boot_id() -> str:
 
 
 def start_time(pid: int) -> str:
-    """Start of a process in clock ticks since boot, "" where there is no such process."""
+    """Start of a process in clock ticks since boot; "" if there is no such process."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
@@ -46,7 +46,7 @@ def parent(pid: int) -> int:
 
 
 def playbook_process() -> int:
-    """The outermost ansible-playbook process above this one, which may be a forked worker of it."""
+    """The outermost ansible-playbook process above this one, which may be one of its forked workers."""
     found = pid = os.getpid()
     while pid > 1:
         command = Path(f"/proc/{pid}/cmdline").read_bytes()

@@ -19,24 +19,24 @@ DOCUMENTATION = r"""
 module: node_files
 short_description: Write files, directories and links in one call
 description:
-  - Does what C(copy), C(file) and C(template) do item by item, each in two calls to the node.
-  - A file is written beside its place and renamed, already with its owner and mode.
+  - Does in one call what C(copy), C(file) and C(template) do in two calls for each item.
+  - A file gets its content, owner and mode under a temporary name and is then renamed.
 options:
   files:
-    description: What is to be there, in this order.
+    description: Entries, in the order in which they are made.
     type: list
     elements: dict
     required: true
     suboptions:
       path: {description: Its path., type: path, required: true}
-      state: {description: What it is., type: str, choices: [file, directory, link, absent], default: file}
+      state: {description: Its kind., type: str, choices: [file, directory, link, absent], default: file}
       content: {description: Text of a file., type: str}
-      target: {description: Where a link leads., type: path}
+      target: {description: Target of a link., type: path}
       owner: {description: User that owns it, by name or number., type: str, default: root}
       group: {description: Group that owns it, by name or number., type: str, default: root}
       mode: {description: "Mode in octal; by default 0644, and 0755 for a directory.", type: str}
-      keep: {description: "Whether a file that is there keeps its content.", type: bool, default: false}
-      backup: {description: Whether a file that is replaced is kept beside it., type: bool, default: false}
+      keep: {description: Whether an existing file keeps its content., type: bool, default: false}
+      backup: {description: Whether to keep a replaced file beside the new one., type: bool, default: false}
 """
 
 EXAMPLES = r"""
@@ -48,7 +48,7 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
-paths: {description: What was changed., type: list, elements: str, returned: always}
+paths: {description: Paths that were changed., type: list, elements: str, returned: always}
 """
 
 MODES = {"file": 0o644, "directory": 0o755}
@@ -68,7 +68,7 @@ class Entry:
         self.backup: bool = wanted["backup"]
 
     def ids(self) -> tuple[int, int]:
-        """Numbers of its owner and group.
+        """Numeric ids of its owner and group.
 
         Raises:
             KeyError: there is no such user or group.
@@ -80,7 +80,7 @@ class Entry:
         )
 
     def differs(self) -> bool:
-        """Whether its content, kind or target is not as it should be."""
+        """Whether its kind, content or target is wrong."""
         there = os.path.lexists(self.path)
         if self.state == "absent":
             return there
@@ -93,14 +93,14 @@ class Entry:
         return not self.keep and self.path.read_bytes() != self.content
 
     def loose(self) -> bool:
-        """Whether its owner, group or mode is another."""
+        """Whether its owner, group or mode is wrong."""
         if self.state in ("absent", "link"):
             return False
         found = self.path.stat()
         return (found.st_uid, found.st_gid) != self.ids() or stat.S_IMODE(found.st_mode) != self.mode
 
     def make(self) -> None:
-        """Put it there."""
+        """Create, replace or remove it."""
         if self.state == "absent":
             self.path.unlink()
         elif self.state == "directory":
@@ -114,12 +114,12 @@ class Entry:
                 shutil.rmtree(draft)
 
     def tighten(self) -> None:
-        """Give it its owner, group and mode."""
+        """Set its owner, group and mode."""
         os.chown(self.path, *self.ids())
         self.path.chmod(self.mode)
 
     def text(self) -> str:
-        """What is there now, for a diff."""
+        """Its present content, for a diff."""
         return self.path.read_bytes().decode(errors="replace") if self.path.is_file() else ""
 
     def _write(self, path: Path) -> None:
@@ -133,7 +133,7 @@ class Entry:
 
 
 def apply(module: AnsibleModule, entry: Entry) -> dict[str, str] | None:
-    """Make one entry as it should be; its diff, None where it was already so."""
+    """Make one entry as it should be; returns its diff, or None if nothing had to change."""
     differs = entry.differs()
     if not differs and not entry.loose():
         return None

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: what is asked of a node before anything is changed, besides its facts."""
+"""Ansible module: what must be known of a node, besides its facts, before anything is changed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 ---
 module: node_state
-short_description: Read a node's packages, its room on disk and what its own name resolves to
+short_description: Read a node's packages, its free disk space and what its own name resolves to
 description:
-  - Sets the facts C(installed_packages) and C(package_lists), by which roles know without asking apt that
-    nothing is to be installed or read.
+  - Sets the facts C(installed_packages) and C(package_lists), from which roles know without asking apt that
+    there is nothing to install or update.
 options:
-  paths: {description: Files and directories that are looked for., type: list, elements: path, default: []}
+  paths: {description: Files and directories to look for., type: list, elements: path, default: []}
 """
 
 EXAMPLES = r"""
@@ -31,35 +31,34 @@ EXAMPLES = r"""
 RETURN = r"""
 ansible_facts:
   description:
-    - installed_packages, the names of all of them.
-    - package_lists, whether apt has read its lists within a day.
+    - installed_packages, the names of all installed packages.
+    - package_lists, whether apt has updated its lists within a day.
   type: dict
   returned: always
 free_mb: {description: Free space of the root file system in MB., type: int, returned: always}
-own_address: {description: "What its own name resolves to, empty for nothing.", type: str, returned: always}
-there: {description: Those of the paths that are there., type: list, elements: str, returned: always}
+own_address: {description: "What its own name resolves to; empty for nothing.", type: str, returned: always}
+there: {description: Those of the paths that exist., type: list, elements: str, returned: always}
 """
 
 
 def installed(listing: str) -> list[str]:
-    """Names of installed packages in what dpkg-query printed."""
+    """Names of the installed packages in dpkg-query's output."""
     return [
         name for state, _, name in (line.partition(" ") for line in listing.splitlines()) if state == "ii"
     ]
 
 
 def lists_are_fresh(folder: Path = Path("/var/lib/apt/lists"), day: float = 86400) -> bool:
-    """Whether apt has read its lists within a day.
+    """Whether apt has updated its lists within a day.
 
-    By the lists themselves rather than by a time stamp: an update that was interrupted leaves a fresh one and
-    no lists.
+    Judged by the lists themselves: an interrupted update leaves a fresh time stamp but no lists.
     """
     lists = [*folder.glob("*_Packages"), *folder.glob("*_Packages.lz4")]
     return any(time.time() - path.stat().st_ctime < day for path in lists)
 
 
 def own_address() -> str:
-    """What this node's name resolves to; nothing is "", for which provisioning has a remedy."""
+    """What this node's name resolves to; "" for nothing, which provisioning will remedy."""
     try:
         return socket.gethostbyname(socket.gethostname())
     except OSError:

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: a systemd unit that runs, as its files say now."""
+"""Ansible module: run a systemd unit with its files as they are now."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ DOCUMENTATION = r"""
 module: node_unit
 short_description: Run a systemd unit that has read its files as they are now
 description:
-  - Enables and starts the unit, restarts it where it was started before one of its files was last written,
-    and waits until it listens.
-  - That is asked of the unit and of the files, not of the play. A handler, or the result of an earlier task,
-    is lost where a play ends in between, and no later play would know that the restart is still owed.
+  - Enables and starts the unit, restarts it if one of its files was written after it started, and waits
+    until it listens.
+  - Only the unit and its files decide on the restart. A handler, or the result of an earlier task, is lost
+    if a play ends in between, and no later play would know that a restart is due.
 options:
   name: {description: Name of the unit., type: str, required: true}
   files:
-    description: What it reads at its start. A file that is not there counts for nothing.
+    description: Files that it reads when it starts. Missing ones are ignored.
     type: list
     elements: path
     default: []
   enabled:
-    description: Whether it is to start with the node; false for a unit that another one starts.
+    description: Whether it starts with the node; false for a unit that another one starts.
     type: bool
     default: true
   address: {description: Address that it listens on., type: str, default: 127.0.0.1}
@@ -60,7 +60,7 @@ FIELDS = (
 
 
 def moment(text: str) -> float | None:
-    """A time that systemd wrote with --timestamp=us+utc, in seconds since 1970; None where there is none."""
+    """A time that systemd wrote with --timestamp=us+utc, in seconds since 1970; None if there is none."""
     try:
         found = datetime.datetime.strptime(text, "%a %Y-%m-%d %H:%M:%S.%f UTC")
     except ValueError:
@@ -69,17 +69,17 @@ def moment(text: str) -> float | None:
 
 
 def parse(shown: str) -> dict[str, str]:
-    """What `systemctl show` printed, by property."""
+    """Properties in the output of `systemctl show`, by name."""
     return dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
 
 
 def newer(paths: list[str], started: float) -> list[str]:
-    """Those of the files that were written after this moment. A link counts itself, not what it leads to."""
+    """The files that were written after this moment. Of a link, its own time counts, not its target's."""
     return [path for path in paths if os.path.lexists(path) and os.lstat(path).st_mtime > started]
 
 
 def steps(state: dict[str, str], files: list[str], enabled: bool) -> list[str]:
-    """What is to be done to a unit in this state: of daemon-reload, enable, start and restart."""
+    """Which of daemon-reload, enable, start and restart a unit in this state needs."""
     wanted = []
     reload = state["NeedDaemonReload"] == "yes" or state["LoadState"] == "not-found"
     if reload:
@@ -96,7 +96,7 @@ def steps(state: dict[str, str], files: list[str], enabled: bool) -> list[str]:
 
 
 def silent(address: str, ports: list[int], until: float) -> list[int]:
-    """Those of the ports that nobody listens on before this moment."""
+    """The first port that nobody listens on by this moment; empty if there is none."""
     for port in ports:
         while True:
             try:
@@ -136,11 +136,11 @@ def main() -> None:
             )
         if silent(asked["address"], asked["ports"], time.monotonic() + asked["patience_s"]):
             module.fail_json(
-                msg=f"{asked['name']} does not listen on {asked['address']}, "
+                msg=f"{asked['name']} did not listen on {asked['address']}, port "
                 f"{' and '.join(map(str, asked['ports']))}, within {asked['patience_s']} s: see journalctl "
                 f"--unit {asked['name']} on {Path('/etc/hostname').read_text(encoding='utf-8').strip()}."
             )
-    # To read unit files anew changes nothing by itself.
+    # Reloading unit files changes nothing by itself.
     changed = [step for step in wanted if step != "daemon-reload"]
     module.exit_json(changed=bool(changed), done=wanted)
 

@@ -1,4 +1,4 @@
-"""Action plugin: bring what a run left to the controller, in one go. The module of the same name packs it."""
+"""Action plugin: fetch what a run left behind, in one go. The module of the same name packs it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def unpack(package: Path, sha256: str) -> None:
     """Unpack a package in its folder, and remove it.
 
     Raises:
-        AnsibleActionFail: it did not arrive as it was sent, or can't be unpacked.
+        AnsibleActionFail: it was damaged on the way, or can't be unpacked.
     """
     arrived = hashlib.sha256(package.read_bytes()).hexdigest()
     if arrived != sha256:
         raise AnsibleActionFail(
-            f"{package} did not arrive as it was sent: its SHA-256 is {arrived}, and was {sha256}."
+            f"{package} was damaged on the way: its SHA-256 is {arrived}, but was {sha256} when sent."
         )
     command = [
         "tar",
@@ -43,7 +43,7 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible has no types
     _supports_check_mode = True
 
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Pack there, fetch, unpack here, remove the package there."""
+        """Pack on the node, fetch, unpack here, remove the package from the node."""
         result: dict[str, Any] = super().run(tmp, task_vars)
         result.update(self._execute_module(module_name="pull_run", task_vars=task_vars))
         if result.get("failed") or self._task.check_mode:

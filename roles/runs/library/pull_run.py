@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Ansible module: pack what a run left. The action of the same name brings it to the controller."""
+"""Ansible module: pack what a run left behind. The action of the same name fetches it to the controller."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 ---
 module: pull_run
-short_description: Bring what a run left to the controller
+short_description: Fetch a run's output to the controller
 description:
-  - Where its nodes noted one by one how their parts of it ended (C(launch-0.json), C(launch-1.json) …),
-    C(launch.json) is made of these notes, unless one is missing.
-  - Checkpoints stay where they are. Tokens that the run made itself are removed, as they are the data set's.
+  - If each node noted how its part of the run ended (C(launch-0.json), C(launch-1.json) …), these notes are
+    merged into C(launch.json), unless one is missing.
+  - Checkpoints stay where they are. Tokens that the run made itself are removed, as they belong to the data
+    set.
 options:
   run_dir: {description: Directory of the attempt on the shared storage., type: path, required: true}
   dest: {description: Directory on the controller., type: path, required: true}
@@ -28,21 +29,21 @@ author: trainbed
 """
 
 EXAMPLES = r"""
-- name: Bring the run home
+- name: Fetch the run's output
   pull_run:
     run_dir: /srv/trainbed/shared/runs/some-run/01
     dest: results/some-run/01/outputs
 """
 
 RETURN = r"""
-launch: {description: "What C(launch.json) says; nothing where there is none.", type: dict, returned: always}
+launch: {description: "Content of C(launch.json); empty if there is none.", type: dict, returned: always}
 """
 
 EXCLUDED = ("./checkpoints", "./tokens")
 
 
 def note_launch(run_dir: Path) -> None:
-    """Make launch.json of the notes of the run's nodes, where they are whole."""
+    """Merge the notes of the run's nodes into launch.json, unless one is missing."""
     path = run_dir / "launch.json"
     noted = sorted(run_dir.glob("launch-*.json"), key=lambda note: int(note.stem.partition("-")[2]))
     notes = [json.loads(note.read_text(encoding="utf-8")) for note in noted]
@@ -61,7 +62,7 @@ def note_launch(run_dir: Path) -> None:
 
 
 def launch_of(run_dir: Path) -> dict[str, Any]:
-    """What launch.json says; its end by the launcher's own account, where that has one."""
+    """Content of launch.json, with the end that the launcher reported, if it did."""
     path = run_dir / "launch.json"
     if not path.exists():
         return {}
@@ -74,16 +75,16 @@ def launch_of(run_dir: Path) -> dict[str, Any]:
 
 
 def launchers_end(path: Path) -> float | None:
-    """When the run ended by the account of its launcher, which may ask a scheduler; None if it gives none."""
+    """When the run ended according to its launcher, which may ask a scheduler; None if it does not say."""
     try:
         ended = json.loads(path.read_text(encoding="utf-8")).get("ended")
     except (FileNotFoundError, ValueError, AttributeError):
-        return None  # not there, or damaged: whoever reads the run says so
+        return None  # missing or damaged, which is reported when the run is read
     return float(ended) if isinstance(ended, (int, float)) else None
 
 
 def pack(run_dir: Path) -> Path:
-    """Pack all that is brought home, beside the directory.
+    """Pack everything that is fetched, beside the directory.
 
     Raises:
         subprocess.CalledProcessError: it could not be packed.
@@ -92,7 +93,7 @@ def pack(run_dir: Path) -> Path:
     excluded = [f"--exclude={name}" for name in EXCLUDED]
     command = ["tar", "--create", "--gzip", f"--file={package}", f"--directory={run_dir}", *excluded, "."]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    # 1: a file changed meanwhile, as those of a rank that fails later than its partner may.
+    # 1: a file changed meanwhile, as may happen if a rank fails later than its partner.
     if done.returncode not in (0, 1):
         raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
     package.chmod(0o644)
@@ -122,7 +123,7 @@ def main() -> None:
     except subprocess.CalledProcessError as error:
         module.fail_json(msg=f"{run_dir} can't be packed: {error.stderr.strip()}")
     except (OSError, ValueError, KeyError) as error:
-        module.fail_json(msg=f"{run_dir} can't be brought home: {error}")
+        module.fail_json(msg=f"{run_dir} can't be fetched: {error}")
     module.exit_json(changed=True, launch=launch, package=str(package), sha256=checksum)
 
 

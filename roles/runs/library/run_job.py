@@ -23,7 +23,7 @@ description:
   - The command runs as a transient unit, or in the container that it starts. So it does not end unnoticed
     with Ansible's connection, and can be found and stopped.
   - A command that fails, or cannot be started, does not fail the task. Its exit code is returned and noted.
-  - A command that was stopped by somebody else while it was waited for fails the task.
+  - The task fails if somebody else stops the command meanwhile.
 options:
   argv:
     description: "The command; with O(container), a C(docker run --detach)."
@@ -45,23 +45,23 @@ options:
     elements: str
     default: []
   files:
-    description: "Files that the command reads, by path; they are written first."
+    description: "Content of files that the command reads, by path; they are written first."
     type: dict
     default: {}
   log: {description: File that its output is appended to., type: path, required: true}
   failed:
     description:
-      - File on storage that the nodes of a run share. It is made if the command fails.
-      - Where another node has made it, the command is ended after half a minute.
+      - File on storage that the nodes of a run share. It is created if the command fails.
+      - Once another node has created it, the command is ended after half a minute.
     type: path
-  note: {description: "File for the note of how it ended, as in launch.json.", type: path}
+  note: {description: "File that notes how the command ended, as launch.json does.", type: path}
   note_if:
-    description: Whether the note is written in any case or of a failure only.
+    description: Whether to write the note in any case or only after a failure.
     type: str
     choices: [ended, failed]
     default: ended
   note_unit:
-    description: "Whether the note's command is all that starts the unit, and not only what it runs."
+    description: "Whether the note gives the whole command that starts the unit, not only what the unit runs."
     type: bool
     default: false
   stack: {description: The stack that the note names., type: str}
@@ -86,7 +86,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 exit_code:
-  description: "The command's; 128 and the signal's number, if one ended it."
+  description: "The command's; if a signal ended it, 128 plus the signal's number."
   type: int
   returned: always
 started: {description: "When it was started, in unix seconds.", type: float, returned: always}
@@ -96,9 +96,9 @@ command: {description: "The command that the note names.", type: list, returned:
 
 PIECE: Final = 5.0  # s; asking more often would take time from the training
 GRACE: Final = 30.0  # s, once another node has failed
-KILL_AFTER: Final = 10.0  # s, once told to end
+KILL_AFTER: Final = 10.0  # s, after SIGTERM
 ENDED: Final = ("exited", "failed", "dead")
-EXITED: Final = "1"  # CLD_EXITED of waitid(2): its status is an exit code, else the number of a signal
+EXITED: Final = "1"  # CLD_EXITED of waitid(2): the status is an exit code; otherwise it is a signal's number
 PROPERTIES: Final = (
     "SubState",
     "MainPID",
@@ -107,15 +107,15 @@ PROPERTIES: Final = (
     "InactiveExitTimestampMonotonic",
     "ExecMainExitTimestampMonotonic",
 )
-STOPPED: Final = "is gone: somebody stopped it while the run was waited for."
+STOPPED: Final = "is gone: somebody stopped it during the run."
 
 
 class JobError(Exception):
-    """What keeps the end of a job from being known, in a sentence."""
+    """It is unknown how a job ended; the text is a sentence that says why."""
 
 
 class NotStarted(Exception):
-    """A job could not be started: its text is what was said, its code the status."""
+    """A job could not be started: the text is the error, `code` the exit code."""
 
     def __init__(self, text: str, code: int) -> None:
         super().__init__(text)
@@ -123,7 +123,7 @@ class NotStarted(Exception):
 
 
 def call(*command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
-    """Run a short command, and return what it said."""
+    """Run a short command; unless `check` is false, a failure raises JobError."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     if check and done.returncode != 0:
         raise JobError(f"{shlex.join(command)} ended with {done.returncode}: {done.stderr.strip()}")
@@ -131,7 +131,7 @@ def call(*command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
 
 
 class Unit:
-    """A transient unit of systemd. It stays when it has ended, until it was asked how."""
+    """A transient systemd unit. Once ended, it remains until `close` has asked how it ended."""
 
     def __init__(self, name: str, start: list[str]) -> None:
         self._name = f"{name}.service"
@@ -142,14 +142,14 @@ class Unit:
         """Start it.
 
         Raises:
-            NotStarted: systemd could not.
+            NotStarted: systemd could not start it.
         """
         done = call(*self._start, check=False)
         if done.returncode != 0:
             raise NotStarted(f"systemd-run failed: {done.stderr.strip()}", done.returncode)
 
     def process(self) -> int | None:
-        """Its main process; 0 while there is none, None once it has ended."""
+        """Id of its main process; 0 before there is one, None once it has ended."""
         told = call("systemctl", "show", f"--property={','.join(PROPERTIES)}", self._name).stdout
         self._state = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
         return None if self._state["SubState"] in ENDED else int(self._state["MainPID"])
@@ -159,7 +159,7 @@ class Unit:
         call("systemctl", "kill", f"--signal={signal}", self._name)
 
     def close(self) -> tuple[int, float, float]:
-        """Remove it; its exit code, and when it began and ended.
+        """Remove it; returns its exit code, and when it began and ended.
 
         Raises:
             JobError: somebody stopped it.
@@ -173,7 +173,7 @@ class Unit:
         # systemd counts microseconds of the monotonic clock.
         epoch = time.time() - time.monotonic()
         began = int(state["InactiveExitTimestampMonotonic"])
-        # What it left running ends with it.
+        # This also ends processes that it left running.
         call("systemctl", "stop", self._name)
         if state["SubState"] == "failed":
             call("systemctl", "reset-failed", self._name)
@@ -181,7 +181,7 @@ class Unit:
 
 
 class Container:
-    """A container, which the command starts. It is known by its id: a later attempt has the same name."""
+    """The container that the command starts, identified by its id: a later attempt has the same name."""
 
     def __init__(self, start: list[str], log: Path) -> None:
         self._start = start
@@ -192,7 +192,7 @@ class Container:
         """Start it.
 
         Raises:
-            NotStarted: the engine could not, or is not there.
+            NotStarted: the engine could not start it, or is missing.
         """
         try:
             done = call(*self._start, check=False)
@@ -203,7 +203,7 @@ class Container:
         self._id = done.stdout.strip()
 
     def process(self) -> int | None:
-        """Its main process; None once it has ended."""
+        """Id of its main process; None once it has ended."""
         running, pid = self._told("{{.State.Running}} {{.State.Pid}}").split()
         return int(pid) if running == "true" else None
 
@@ -212,7 +212,7 @@ class Container:
         call("docker", "kill", f"--signal={signal}", self._id)
 
     def close(self) -> tuple[int, float, float]:
-        """Keep its log and remove it; its exit code, and when it was made and ended."""
+        """Keep its log and remove it; returns its exit code, and when it was created and ended."""
         code, made, ended = self._told("{{.State.ExitCode}} {{.Created}} {{.State.FinishedAt}}").split()
         with self._log.open("ab") as log:
             subprocess.run(["docker", "logs", self._id], stdout=log, stderr=log, check=True, timeout=120)
@@ -236,11 +236,11 @@ def unix_seconds(moment: str) -> float:
 
 
 def wait_for_process(pid: int, seconds: float) -> None:
-    """Return when the process has ended, and after so many seconds at the latest."""
+    """Wait until the process has ended, but at most this many seconds."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:
-        time.sleep(0.1)  # it has ended, and whoever started it is about to know
+        time.sleep(0.1)  # it has ended, and systemd or the engine is about to notice
         return
     try:
         poll = select.poll()
@@ -251,8 +251,8 @@ def wait_for_process(pid: int, seconds: float) -> None:
 
 
 def wait(job: Unit | Container, failed: Path | None) -> None:
-    """Return once the job has ended, by itself or because another node's has failed."""
-    others_failed: float | None = None  # since when that is known
+    """Wait until the job has ended, by itself or because another node's job has failed."""
+    others_failed: float | None = None  # when that was noticed
     told: set[str] = set()
     while (pid := job.process()) is not None:
         if pid:
@@ -269,15 +269,15 @@ def wait(job: Unit | Container, failed: Path | None) -> None:
 
 
 def run(job: Unit | Container, log: Path, failed: Path | None) -> tuple[int, float, float]:
-    """Run the job to its end; its exit code, and when it began and ended.
+    """Run the job to its end; returns its exit code, and when it began and ended.
 
     Raises:
-        JobError: its end could not be seen.
+        JobError: it is unknown how it ended.
     """
     try:
         job.start()
     except NotStarted as error:
-        # Said where the others, who wait for this node, hear of it.
+        # Treated as a failed job, so that the other nodes, which wait for this one, are told below.
         log.write_text(f"{error}\n", encoding="utf-8")
         now = time.time()
         code, began, ended = error.code, now, now
@@ -290,7 +290,7 @@ def run(job: Unit | Container, log: Path, failed: Path | None) -> tuple[int, flo
 
 
 def unit_command(asked: dict[str, Any]) -> list[str]:
-    """The command that starts a unit as it was asked for."""
+    """The command that starts the requested unit."""
     options = ["--quiet", f"--unit={asked['unit']}.service"]
     options += [f"--uid={asked['user']}"] if asked["user"] else []
     options += [f"--gid={asked['group']}"] if asked["group"] else []
@@ -303,7 +303,7 @@ def unit_command(asked: dict[str, Any]) -> list[str]:
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file whole, readable for all: beside, then renamed."""
+    """Write a file that everyone may read, under a temporary name and then renamed."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(text, encoding="utf-8")
     draft.chmod(0o644)
@@ -311,10 +311,10 @@ def write(path: Path, text: str) -> None:
 
 
 def perform(asked: dict[str, Any]) -> dict[str, Any]:
-    """Run what was asked for; what the module returns.
+    """Run the requested command; returns what the module returns.
 
     Raises:
-        JobError: its end could not be seen.
+        JobError: it is unknown how it ended.
         OSError: a file could not be written.
     """
     log, failed = Path(asked["log"]), Path(asked["failed"]) if asked["failed"] else None

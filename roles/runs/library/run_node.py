@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Ansible module: end what is left of runs on this node, and say what runs must know of it."""
+"""Ansible module: end leftovers of runs on this node, and report what runs must know about it."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 ---
 module: run_node
-short_description: End what is left of runs on this node, and say what runs must know of it
+short_description: End leftovers of runs on this node, and report what runs must know about it
 description:
-  - Ends units, then containers, then processes. Where nothing of them is there, nothing is done.
+  - Ends units, then containers, then processes. If there are none, it does nothing.
   - Processes mostly end with what started them; those that do not do so in time are killed.
 options:
-  end: {description: Whether anything is ended., type: bool, default: true}
+  end: {description: Whether to end anything., type: bool, default: true}
   units:
-    description: "Patterns of units that are stopped and forgotten, such as C(trainbed-run-x*.service)."
+    description: "Patterns of units to stop and reset, such as C(trainbed-run-x*.service)."
     type: list
     elements: str
     default: []
-  containers: {description: Labels of containers that are removed., type: list, elements: str, default: []}
+  containers: {description: Labels of containers to remove., type: list, elements: str, default: []}
   processes:
     description: Regular expressions for the command lines of processes.
     type: list
     elements: str
     default: []
-  user: {description: The user whose processes are ended; nobody else's are., type: str, required: true}
+  user: {description: The user whose processes are ended; nobody else's., type: str, required: true}
   patience_s: {description: Seconds that processes have to end by themselves., type: float, default: 20}
-  image_note: {description: File that says which image this node has., type: path, required: true}
+  image_note: {description: File that names this node's image., type: path, required: true}
   stacks_note:
-    description: File on the master that says which stacks the cluster has.
+    description: File on the master that lists the cluster's stacks.
     type: path
     required: true
 author: trainbed
 """
 
 EXAMPLES = r"""
-- name: End what is left
+- name: End leftovers
   run_node:
     units: [trainbed-run-toy*.service]
     processes: ["toy --rank"]
@@ -60,9 +60,9 @@ EXAMPLES = r"""
 RETURN = r"""
 ended: {description: What was ended., type: list, returned: always}
 cores: {description: How many cores a process may use here., type: int, returned: always}
-image: {description: "The image that the node has, empty for none.", type: str, returned: always}
+image: {description: "The node's image; empty for none.", type: str, returned: always}
 stacks:
-  description: "The stacks that the cluster has, as the master knows it; nowhere else any."
+  description: "The cluster's stacks, as noted on the master; empty on other nodes."
   type: list
   returned: always
 python: {description: "Version of the node's own Python, such as 3.11.", type: str, returned: always}
@@ -73,11 +73,11 @@ KILLED_WITHIN_S: Final = 10.0
 
 
 class StopError(Exception):
-    """Something could not be ended; its text is a sentence."""
+    """Something could not be ended; the text is a sentence that names it."""
 
 
 def call(*command: str) -> str:
-    """What a command prints.
+    """Output of a command.
 
     Raises:
         StopError: it failed.
@@ -89,7 +89,7 @@ def call(*command: str) -> str:
 
 
 def units_there(patterns: list[str]) -> list[str]:
-    """Units that fit, also those that have failed."""
+    """Units that match, including failed ones."""
     if not patterns:
         return []
     listed = call("systemctl", "list-units", "--all", "--plain", "--no-legend", *patterns)
@@ -97,7 +97,7 @@ def units_there(patterns: list[str]) -> list[str]:
 
 
 def containers_there(labels: list[str]) -> list[str]:
-    """Containers that have one of the labels, also those that have ended."""
+    """Ids of containers with one of the labels, including exited ones."""
     if not labels or shutil.which("docker") is None:
         return []
     listed = [call("docker", "ps", "--all", "--quiet", "--filter", f"label={label}") for label in labels]
@@ -105,7 +105,7 @@ def containers_there(labels: list[str]) -> list[str]:
 
 
 def processes_there(patterns: list[str], user: str) -> dict[int, str]:
-    """Command lines of the user's processes that fit, by process id."""
+    """Command lines of the user's processes that match, by process id."""
     try:
         uid = pwd.getpwnam(user).pw_uid
     except KeyError:  # a node that was not set up
@@ -126,7 +126,7 @@ def processes_there(patterns: list[str], user: str) -> dict[int, str]:
 
 
 def end_units(patterns: list[str]) -> list[str]:
-    """Stop the units, and forget those that failed; their names."""
+    """Stop the units and reset those that failed; returns their names."""
     units = units_there(patterns)
     if units:
         call("systemctl", "stop", *units)
@@ -137,7 +137,7 @@ def end_units(patterns: list[str]) -> list[str]:
 
 
 def end_containers(labels: list[str]) -> list[str]:
-    """Remove the containers; their numbers."""
+    """Remove the containers; returns their ids."""
     containers = containers_there(labels)
     if containers:
         call("docker", "rm", "--force", *containers)
@@ -145,7 +145,7 @@ def end_containers(labels: list[str]) -> list[str]:
 
 
 def end_processes(patterns: list[str], user: str, patience_s: float) -> list[str]:
-    """Wait until no process is left, and kill those that don't end in time; what was killed.
+    """Wait until no process is left, and kill those that don't end in time; returns what was killed.
 
     Raises:
         StopError: one can't be ended.
@@ -174,13 +174,13 @@ def anything_there(asked: dict[str, Any]) -> list[str]:
 
 
 def end(asked: dict[str, Any]) -> list[str]:
-    """End all of it; what was ended."""
+    """End everything; returns what was ended."""
     ended = end_units(asked["units"]) + end_containers(asked["containers"])
     return ended + end_processes(asked["processes"], asked["user"], asked["patience_s"])
 
 
 def noted(path: Path) -> str:
-    """What a note says; nothing where there is none."""
+    """Content of a note; empty if there is none."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except FileNotFoundError:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Ansible module: make the directory of a run's attempt, with its specification."""
+"""Ansible module: create the directory of a run's attempt, with its specification."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 ---
 module: stage_run
-short_description: Make the directory of a run's attempt, with its specification
+short_description: Create the directory of a run's attempt, with its specification
 description:
-  - It is an error if the directory is there already. What an older attempt left there would be taken for
-    this one's.
+  - Fails if the directory already exists. What an older attempt left there would be taken for this one's.
 options:
   run_dir: {description: Directory of the attempt., type: path, required: true}
-  user: {description: User that training runs as; the directories are its own., type: str, required: true}
+  user: {description: User that training runs as and that owns the directories., type: str, required: true}
   specification: {description: Content of C(spec.json)., type: str, required: true}
-  code: {description: Directory that the training code should be in., type: path, required: true}
+  code: {description: Directory for the training code., type: path, required: true}
 author: trainbed
 """
 
@@ -39,14 +38,14 @@ code_there: {description: Whether the training code is there already., type: boo
 
 
 def own_directory(path: Path, user: str) -> None:
-    """Make a directory of the user's."""
+    """Create a directory that the user owns."""
     path.mkdir(parents=True, exist_ok=True)
     shutil.chown(path, user, user)
     path.chmod(0o755)
 
 
 def stage(run_dir: Path, user: str, specification: str) -> None:
-    """Make the directories, and write the specification."""
+    """Create the directories and write the specification."""
     for path in (run_dir.parent, run_dir, run_dir / "logs"):
         own_directory(path, user)
     spec = run_dir / "spec.json"
@@ -68,9 +67,9 @@ def main() -> None:
     run_dir = Path(module.params["run_dir"])
     if run_dir.exists():
         module.fail_json(
-            msg=f"{run_dir} is there already: an attempt of this number was made before, and its folder was "
-            "removed from the results or stands in a copy of them. Nothing was begun; the same command makes "
-            "the run as the attempt after this one."
+            msg=f"{run_dir} already exists: an attempt with this number was made before, and its folder was "
+            "removed from the results or is in a copy of them. Nothing was started; the same command makes "
+            "the run as the next attempt."
         )
     os.umask(0o022)
     if not module.check_mode:

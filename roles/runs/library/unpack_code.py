@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Ansible module: unpack the training code into a directory, which is there whole or not at all."""
+"""Ansible module: unpack the training code into a directory, which appears only when complete."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 ---
 module: unpack_code
-short_description: Unpack the training code into a directory, which is there whole or not at all
+short_description: Unpack the training code into a directory, which appears only when complete
 description:
-  - The directory then holds the archive as C(training.zip), and what is in it as files.
-  - Of runs that begin at once the code of the first stays; it is the same.
+  - The directory then holds the archive as C(training.zip), and its content as files.
+  - If several runs begin at once, the first one's code stays; it is the same for all.
 options:
   archive: {description: The code as a zip on this node; it is removed., type: path, required: true}
   path: {description: The directory., type: path, required: true}
@@ -32,7 +32,7 @@ EXAMPLES = r"""
 
 
 def unpack(archive: Path, path: Path) -> bool:
-    """Unpack the archive; whether the directory is this one's."""
+    """Unpack the archive; returns False if another run's code is already there."""
     draft = archive.with_name(f"{archive.name}.draft")
     if draft.exists():
         shutil.rmtree(draft)

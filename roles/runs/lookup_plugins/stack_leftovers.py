@@ -13,8 +13,8 @@ DOCUMENTATION = r"""
 name: stack_leftovers
 short_description: What may be left of runs of these stacks on a node
 description:
-  - For each stack a dict with its name, the units, containers and processes that its C(meta/stack.yml)
-    declares for the groups of the node, and whether its role has a C(tasks/stop.yml) of its own.
+  - Returns for each stack a dict with its name, the units, containers and processes that its
+    C(meta/stack.yml) declares for the groups of the node, and whether its role has a C(tasks/stop.yml).
 options:
   _terms: {description: Names of stacks., required: true}
 """
@@ -23,14 +23,14 @@ KINDS: Final = ("units", "containers", "processes")
 
 
 def role_of(stack: str, folders: list[str]) -> Path:
-    """Where the stack's role is.
+    """Directory of the stack's role.
 
     Raises:
-        AnsibleLookupError: nowhere.
+        AnsibleLookupError: there is none.
     """
     found = [Path(folder) / stack for folder in folders if (Path(folder) / stack / "tasks").is_dir()]
     if not found:
-        raise AnsibleLookupError(f"There is no role of the stack {stack} in {', '.join(folders)}.")
+        raise AnsibleLookupError(f"There is no role for the stack {stack} in {', '.join(folders)}.")
     return found[0]
 
 

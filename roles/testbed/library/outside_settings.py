@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: how this machine reaches the outside, for nodes that stand on it to inherit."""
+"""Ansible module: how this machine reaches the outside, for its nodes to inherit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ short_description: Read how this machine reaches the outside
 description:
   - Reads apt sources, pip settings, added certificate authorities and proxies of the machine it runs on.
   - Credentials in apt's addresses are split off into lines for C(auth.conf.d); the sources hold none.
-  - What is returned can hold credentials, so the caller must set C(no_log).
+  - The result can hold credentials, so the caller must set C(no_log).
 requirements: [python-debian]
 options:
   release:
@@ -32,7 +32,7 @@ options:
     type: path
     default: /etc/apt
   pip:
-    description: Command that runs the machine's own pip; found on the PATH when not given.
+    description: Command that runs the machine's own pip; by default the one on the PATH.
     type: list
     elements: str
 """
@@ -49,7 +49,7 @@ RETURN = r"""
 apt_sources: {description: One-line apt sources without credentials., type: list, returned: always}
 apt_auth: {description: Lines for auth.conf.d., type: list, returned: always}
 apt_conf: {description: Lines of apt configuration (proxies)., type: list, returned: always}
-keyrings: {description: Keyring files that the sources name and a node has not., type: list, returned: always}
+keyrings: {description: Keyring files that the sources name and nodes lack., type: list, returned: always}
 pip_conf: {description: Text of a pip.conf., type: str, returned: always}
 directories: {description: Local directories that these settings name., type: list, returned: always}
 certificates: {description: Files of added certificate authorities., type: list, returned: always}
@@ -59,21 +59,21 @@ environment: {description: Proxy variables., type: dict, returned: always}
 #: Where a node finds the bundle that its distribution builds from the added certificates.
 NODE_CA_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
 PROXY_NAMES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy", "all_proxy")
-#: pip settings that say where packages come from, and that several values may be given for.
+#: pip settings that say where packages come from; those in PIP_LISTS may have several values.
 PIP_LISTS = ("extra-index-url", "find-links", "trusted-host")
 PIP_SINGLE = ("index-url", "no-index", "timeout", "retries", "proxy")
-#: Each distribution's releases: a mirror of one serves the others of its family, and no other family's.
+#: Each distribution's releases: a mirror of one release serves the others of its family, but no other family.
 FAMILIES = (
     ("bullseye", "bookworm", "trixie", "forky", "sid"),
     ("focal", "jammy", "noble", "resolute"),
 )
-#: Keyrings that a node's own system has; others travel with the settings.
+#: Nodes have these keyrings already; others are sent with the settings.
 DISTRIBUTION_KEYRINGS = "/usr/share/keyrings/"
 NODE_KEYRINGS = "/etc/apt/keyrings/"
 
 
 def split_credentials(url: str) -> tuple[str, str | None]:
-    """Return the address without credentials, and an auth.conf line for them (None where there are none)."""
+    """Return the address without credentials, and an auth.conf line for them (None if there are none)."""
     parts = urlsplit(url)
     if parts.username is None:
         return url, None
@@ -118,7 +118,7 @@ def parse_deb822(text: str) -> list[tuple[dict[str, str], str, str, list[str]]]:
 
 
 def apt_settings(root: Path, release: str) -> dict[str, list[str]]:
-    """Sources of the distribution itself, turned to `release`; sources of other vendors are left out."""
+    """Sources of the distribution itself, rewritten for `release`; sources of other vendors are left out."""
     files = [root / "sources.list", *sorted((root / "sources.list.d").glob("*"))]
     sources: list[str] = []
     auth: list[str] = []
@@ -225,7 +225,7 @@ def certificates(added: Path = Path("/usr/local/share/ca-certificates")) -> list
 
 
 def own_pip() -> list[str]:
-    """The machine's own pip; the virtual environment's reads the same settings where there is no other."""
+    """The machine's own pip, or else the virtual environment's, which reads the same settings."""
     for directory in os.get_exec_path():
         if (Path(directory) / "pip").is_file() and not directory.startswith(sys.prefix):
             return [str(Path(directory) / "pip")]

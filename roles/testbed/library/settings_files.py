@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: many small files at once, each changed only where it differs."""
+"""Ansible module: write many small files at once, each only if it differs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ module: settings_files
 short_description: Write a set of small private files
 description:
   - Writes files with the mode 0600 in directories with the mode 0700, all in one call.
-  - Each file is written beside and renamed, and only where it differs from what is there.
-  - The first directories that the names have hold these files alone; whatever else lies there is removed.
+  - Each file is written under a temporary name and renamed, and only if it differs from the existing one.
+  - The top directories of the names are to hold these files alone; any other file in them is removed.
 options:
   path:
     description: Directory that the names are relative to.
@@ -27,7 +27,7 @@ options:
     type: dict
     default: {}
   copies:
-    description: File on the same machine that each file is a copy of, by its name.
+    description: File on the same machine to copy each file from, by its name.
     type: dict
     default: {}
 """
@@ -49,13 +49,13 @@ removed: {description: Names of the files that were removed., type: list, return
 
 
 def wanted_files(contents: dict[str, str], copies: dict[str, str]) -> dict[str, bytes]:
-    """What every file is to hold, by its name."""
+    """Wanted content of every file, by its name."""
     files = {name: text.encode() for name, text in contents.items()}
     return files | {name: Path(source).read_bytes() for name, source in copies.items()}
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a private file whole."""
+    """Write a private file under a temporary name, then rename it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, beside = tempfile.mkstemp(dir=path.parent, prefix=".new-")
     with os.fdopen(handle, "wb") as file:
@@ -64,7 +64,7 @@ def write(path: Path, content: bytes) -> None:
 
 
 def differs(path: Path, content: bytes) -> bool:
-    """Whether a file is not there as it should be."""
+    """Whether a file is missing, or has another content or mode."""
     return not path.is_file() or path.stat().st_mode & 0o777 != 0o600 or path.read_bytes() != content
 
 

@@ -82,7 +82,7 @@ def test_a_wheel_that_cannot_be_had_is_said_in_one_sentence(
         monkeypatch.delenv(name, raising=False)
     result = call(wheels, **asked)
     assert result["failed"]
-    assert result["msg"].startswith("torch==0.0.0+none cannot be had")
+    assert result["msg"].startswith("torch==0.0.0+none is unavailable")
     assert "does not answer" in result["msg"] and "s3kret" not in result["msg"]
     assert not list((tmp_path / "cache").glob("*/DIGEST"))
 

@@ -11,9 +11,9 @@ from tests.unit.roles.loading import ROOT
 from tests.unit.roles.test_preflight import inventory, playbook
 
 ALWAYS = {
-    "Check the inventory": "preflight : Stop with what is wrong with the inventory",
-    "Check the nodes": "preflight : Stop with what is wrong, before anything is changed",
-    "Check what can be installed": "preflight : Stop where a stack that must be there can't be had",
+    "Check the inventory": "preflight : Stop if the inventory has problems",
+    "Check the nodes": "preflight : Stop if there are problems, before anything is changed",
+    "Check what can be installed": "preflight : Stop if a required stack is unavailable",
     "Take the cluster's lock": "cluster_lock : Take or release the lock",
     "Release the cluster's lock": "cluster_lock : Take or release the lock",
 }

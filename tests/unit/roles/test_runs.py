@@ -77,7 +77,7 @@ def test_an_attempt_that_was_made_before_is_not_staged_again(tmp_path: Path) -> 
 
     status, said = staged(tmp_path, run_dir, code)
     assert status != 0
-    assert f"{run_dir} is there already: an attempt of this number was made before" in said
+    assert f"{run_dir} already exists: an attempt with this number was made before" in said
     assert sorted(path.name for path in run_dir.iterdir()) == ["failed", "logs"]
 
 
@@ -130,13 +130,13 @@ def test_what_a_run_left_is_brought_home(tmp_path: Path) -> None:
 def test_a_run_that_failed_is_brought_home_too(tmp_path: Path) -> None:
     run_dir = left(tmp_path, NOTES[0], NOTES[1] | {"exit_code": 3}, launcher='{"queue_s": 1, "ended": 19.5}')
     status, said = pulled(tmp_path, run_dir)
-    assert status != 0 and f"plain ended with status 3; what it said is in {tmp_path}/home/logs." in said
+    assert status != 0 and f"plain ended with exit code 3; its output is in {tmp_path}/home/logs." in said
     launch = json.loads((tmp_path / "home" / "launch.json").read_text())
     assert (launch["exit_code"], launch["ended"]) == (3, 19.5)  # by the account of who was asked
 
 
 def test_where_a_node_noted_nothing_it_is_not_known_how_the_run_ended(tmp_path: Path) -> None:
     status, said = pulled(tmp_path, left(tmp_path, NOTES[0], launcher="{ damaged"))
-    assert status != 0 and "It is not known how the run ended" in said
+    assert status != 0 and "How the run ended is unknown" in said
     assert not (tmp_path / "home" / "launch.json").exists()
     assert (tmp_path / "home" / "launcher.json").read_text() == "{ damaged"

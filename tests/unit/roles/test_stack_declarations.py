@@ -50,7 +50,7 @@ def test_a_node_is_told_what_its_groups_may_hold(outside: Path) -> None:
 
 @pytest.mark.usefixtures("outside")
 def test_a_stack_without_a_role_is_named() -> None:
-    with pytest.raises(AnsibleLookupError, match=r"There is no role of the stack elsewhere in .*roles"):
+    with pytest.raises(AnsibleLookupError, match=r"There is no role for the stack elsewhere in .*roles"):
         ask(["workers"], "elsewhere")
 
 

@@ -546,7 +546,7 @@ def test_a_campaign_goes_on_when_the_cluster_is_set_to_what_was_lacking(workplac
 
 
 def test_a_lock_that_is_held_stops_it_with_what_ansible_said(workplace: Workplace) -> None:
-    workplace.behaviour(lock_held="The cluster is in use: 'provision' by ada holds its lock since noon.")
+    workplace.behaviour(lock_held="The cluster is in use: 'provision' by ada has held its lock since noon.")
     status, output = workplace.run("run", "small")
     assert status == 2
     assert "could not be taken: master: The cluster is in use: 'provision' by ada" in output
