@@ -96,7 +96,7 @@ def test_a_dump_brings_experiments_and_users_back(testbed: Testbed) -> None:
     testbed.node("master", "systemctl start trainbed-dump.service")
     testbed.node("master", f"{PSQL}=determined --command='DROP TABLE standin'")
     done = testbed.playbook("restore")
-    assert "what was there before is kept as determined_before_" in re.sub(r"\s+", " ", done.output)
+    assert "the previous one is kept as determined_before_" in re.sub(r"\s+", " ", done.output)
     assert states(testbed) == kept
     assert (
         "determined_before_"

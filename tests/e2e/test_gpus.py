@@ -72,7 +72,7 @@ def test_check_mode_says_which_driver_would_be_installed(
 def test_a_gpu_that_no_driver_serves_stops_it(testbed: Testbed) -> None:
     done = role(testbed, *with_gpus(testbed, "2b85"))
     assert done.code != 0
-    assert "worker1: Blackwell needs the driver 570 or newer, and Debian-12 has 535: use another release" in (
+    assert "worker1: Blackwell needs the driver 570 or newer, but Debian-12 has 535: use another release" in (
         re.sub(r"\s+", " ", done.output)
     )
 
@@ -82,7 +82,7 @@ def test_gpus_that_are_wanted_and_not_there_stop_everything_before_it_begins(tes
     said = re.sub(r"\s+", " ", done.output)
     assert done.code != 0
     for node in ("worker1", "worker2"):
-        assert f"{node} has no NVIDIA GPU on its PCI bus, and training is to run on 1 of each worker" in said
+        assert f"{node} has no NVIDIA GPU on its PCI bus, but training is to run on 1 of each worker" in said
     assert all(counts["changed"] == 0 for counts in done.recap().values())
 
 

@@ -138,11 +138,11 @@ def test_a_required_stack_that_cannot_be_had_stops_before_anything_is_changed(te
     assert refused.code != 0
     said = re.sub(r"\s+", " ", refused.output)
     assert "requires the stack determined, which is unavailable, so nothing was changed" in said
-    assert "say: make provision determined_packages=DIR" in said
+    assert "run: make provision determined_packages=DIR" in said
     assert all(counts["changed"] == 0 for counts in refused.recap().values())
     elsewhere = testbed.make("provision", f"determined_packages={testbed.root}/docs", check=False)
     assert elsewhere.code != 0
-    assert "there is no determined-master_0.38.1_linux_amd64.deb and no determined-agent_" in re.sub(
+    assert "which has no determined-master_0.38.1_linux_amd64.deb and no determined-agent_" in re.sub(
         r"\s+", " ", elsewhere.output
     )
 

@@ -1,4 +1,4 @@
-"""Filters that check a configuration of Determined's before it is installed."""
+"""Filters that check Determined's configuration before it is installed."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Any
 
 
 def unknown_keys(config: Any, known: Any, place: str = "") -> list[str]:
-    """Where `config` has keys that are not `known`, a sentence each.
+    """One sentence for each key in `config` that is not `known`, or holds the wrong kind of value.
 
     Args:
         config: the configuration, or a part of it.
-        known: keys that it may hold, each with what may stand below it: None for a plain value, `anything`
-            for what is not looked into, a list for a list (its entry is what each element may hold).
-        place: where that part stands, as in `resource_pools[0]`.
+        known: keys that it may hold, each with what it may contain: None for a plain value, `anything`
+            for unchecked content, a list for a list (its entry describes each element).
+        place: path of that part, such as `resource_pools[0]`.
     """
     if known == "anything" or config is None:
         return []
     if isinstance(known, dict):
         if not isinstance(config, dict):
-            return [f"{place} holds {config!r}, and should hold keys: {', '.join(sorted(known))}."]
+            return [f"{place} holds {config!r}, but should hold keys: {', '.join(sorted(known))}."]
         return [fault for key, value in config.items() for fault in _of_key(key, value, known, place)]
     if isinstance(known, list):
         if not isinstance(config, list):
@@ -36,7 +36,7 @@ def _of_key(key: str, value: Any, known: dict[str, Any], place: str) -> list[str
     if key in known:
         return unknown_keys(value, known[key], inside)
     near = difflib.get_close_matches(key, known, n=1)
-    return [f"{inside} is no key that Determined 0.38.1 knows" + (f" (is it {near[0]}?)." if near else ".")]
+    return [f"Determined 0.38.1 knows no key {inside}" + (f" (did you mean {near[0]}?)." if near else ".")]
 
 
 class FilterModule:

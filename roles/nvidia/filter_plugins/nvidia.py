@@ -14,14 +14,14 @@ def version(text: str) -> tuple[int, ...]:
 
 
 def nvidia_models(devices: Sequence[str], chips: Sequence[Row]) -> list[dict[str, Any]]:
-    """What the table says of each PCI device.
+    """Look up each PCI device in the table of chips.
 
     Args:
         devices: PCI device ids, four hexadecimal digits each.
         chips: `nvidia_chips`.
 
     Returns:
-        For each device its id, architecture and compute capability; None for both where no row has it.
+        For each device its id, architecture and compute capability; the latter two are None if no row has it.
     """
     models = []
     for device in devices:
@@ -47,15 +47,15 @@ def nvidia_driver(
     """The row of the table of drivers that serves all GPUs of a node.
 
     Args:
-        models: the node's GPUs, as `nvidia_models` tells them.
+        models: the node's GPUs, as `nvidia_models` returns them.
         system: distribution and major version, such as Debian-12.
         drivers: `nvidia_drivers`.
         architectures: `nvidia_architectures`.
-        branch: the only branch that may be taken; empty for any.
-        modules: the only kind of kernel modules that may be taken, `open` or `proprietary`; empty for any.
+        branch: the only branch allowed; empty for any.
+        modules: the only kind of kernel modules allowed, `open` or `proprietary`; empty for any.
 
     Returns:
-        The row, with `problem` "" beside it; or {"problem": a sentence} where there is none.
+        The row with an added `problem` of ""; or {"problem": a sentence} if no row fits.
     """
     unknown = sorted({str(model["device"]) for model in models if not model["architecture"]})
     if unknown:
@@ -74,19 +74,19 @@ def nvidia_driver(
     kinds = [kind for kind in needs[0]["modules"] if all(kind in need["modules"] for need in needs)]
     if not kinds:
         return _problem(
-            f"its GPUs ({which}) need different kernel modules, and a node has only one kind: put them "
-            "into nodes of their own"
+            f"its GPUs ({which}) need different kernel modules, but a node has only one kind: put them "
+            "into separate nodes"
         )
     kinds = [kind for kind in kinds if not modules or kind == modules]
     if not kinds:
         return _problem(
-            f"nvidia_modules asks for {modules} modules, which can't drive {which}: leave it empty, or say "
+            f"nvidia_modules asks for {modules} modules, which can't drive {which}: leave it empty, or set "
             f"{' or '.join(needs[0]['modules'])}"
         )
     first, last = max(need["first"] for need in needs), min(need["last"] for need in needs)
     reach = f"{last} or older" if last < 999 else f"{first} or newer"
     if branch and not first <= int(branch) <= last:
-        return _problem(f"nvidia_branch asks for the driver {branch}, and {which} needs {reach}")
+        return _problem(f"nvidia_branch asks for the driver {branch}, but {which} needs {reach}")
     fitting = [
         row
         for kind in kinds
@@ -98,7 +98,7 @@ def nvidia_driver(
     if not fitting:
         there = ", ".join(dict.fromkeys(str(row["branch"]) for row in rows))
         asked = f"nvidia_branch asks for {branch}" if branch else f"{which} needs the driver {reach}"
-        return _problem(f"{asked}, and {system} has {there}: use another release or another GPU")
+        return _problem(f"{asked}, but {system} has {there}: use another release or another GPU")
     return {**fitting[0], "problem": ""}
 
 
@@ -139,7 +139,7 @@ def nvidia_variant(
         return {
             "variant": "",
             **_problem(
-                f"compute capability {newest} needs torch's build {fitting[-1]['variant']}, and that the "
+                f"compute capability {newest} needs torch's build {fitting[-1]['variant']}, which needs the "
                 f"driver {needed} or newer, but there is {min(branches)}: use a release that has it"
             ),
         }
@@ -147,7 +147,7 @@ def nvidia_variant(
 
 
 def nvidia_table(found: Mapping[str, Any]) -> list[str]:
-    """What the check of the GPUs found, as lines of a table, with the all-reduce below."""
+    """The results of the GPU check as lines of a table, followed by the all-reduce."""
     rows = [["rank", "node", "GPU", "memory", "capability", "driver", "torch", "CUDA", "verdict"]]
     for rank in found["ranks"]:
         memory = f"{rank['memory_mb']} MB" if rank["memory_mb"] else "-"
@@ -176,9 +176,9 @@ def nvidia_failure(rank: Mapping[str, Any]) -> str:
 
 
 def nvidia_last_line(text: str) -> str:
-    """The last line that says something of what a failed command said."""
+    """The last meaningful line of a failed command's output."""
     lines = [line.strip() for line in str(text).splitlines() if line.strip(" =-")]
-    return lines[-1] if lines else "the check of the GPUs ended without a word."
+    return lines[-1] if lines else "the check of the GPUs failed without any output."
 
 
 def _problem(sentence: str) -> dict[str, str]:

@@ -117,7 +117,7 @@ def test_an_experiment_is_followed_to_its_end_and_brought_home(place: Place, tmp
     run(place.master, CONFIG, place.code(tmp_path), "run-1", out, place.said.append)
     assert "Experiment 1 is STARTING." in place.said
     assert place.said[-2] == "Experiment 1 is COMPLETED."
-    assert place.said[-1].startswith("Nothing of experiment 1 runs any more, ")
+    assert place.said[-1].startswith("Experiment 1 was cleaned up ")
     launcher, left = load(out / "launcher.json"), load(out / "determined" / "experiment.json")
     assert launcher["queue_s"] >= 0
     assert launcher["ended"] == unix_time((place.cluster.experiments[1].ended or "").rstrip("Z"))
@@ -233,7 +233,7 @@ def test_one_that_somebody_ends_is_no_success(place: Place, tmp_path: Path) -> N
 def test_one_that_somebody_deletes_is_said_to_be_gone(place: Place, tmp_path: Path) -> None:
     place.agent(slots=2)
     place.when_seen("STARTING", lambda: place.cluster.experiments.pop(1))
-    with pytest.raises(Gone, match="Experiment 1 was deleted while it was waited for"):
+    with pytest.raises(Gone, match="Experiment 1 was deleted during its run"):
         run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
 
 

@@ -87,20 +87,20 @@ def test_mig_is_seen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("answer", "code", "says"),
     [
-        (NOT_RUNNING, 9, "ended with 9 and said: NVIDIA-SMI has failed because it couldn't communicate"),
-        (MISMATCH, 18, "ended with 18 and said: Failed to initialize NVML: Driver/library version mismatch"),
+        (NOT_RUNNING, 9, "exited with 9 and said: NVIDIA-SMI has failed because it couldn't communicate"),
+        (MISMATCH, 18, "exited with 18 and said: Failed to initialize NVML: Driver/library version mismatch"),
         (
             "No devices were found\n",
             0,
-            "There are 1 NVIDIA GPUs on the PCI bus, and the driver answers for 0.",
+            "There are 1 NVIDIA GPUs on the PCI bus, but the driver answers for 0.",
         ),
         (
             "\x00\x7fgarbage, more\n",
             0,
-            "nvidia-smi answered with something else than a GPU: '\\x00\\x7fgarbage",
+            "nvidia-smi answered with something other than a GPU: '\\x00\\x7fgarbage",
         ),
-        ("0, tomato, x, 1, 1, 1, 1\n", 0, "nvidia-smi answered with something else than a GPU: '0, tomato"),
-        (TWO, 0, "There are 1 NVIDIA GPUs on the PCI bus, and the driver answers for 2."),
+        ("0, tomato, x, 1, 1, 1, 1\n", 0, "nvidia-smi answered with something other than a GPU: '0, tomato"),
+        (TWO, 0, "There are 1 NVIDIA GPUs on the PCI bus, but the driver answers for 2."),
     ],
 )
 def test_a_driver_in_trouble_is_named(tmp_path: Path, answer: str, code: int, says: str) -> None:

@@ -91,13 +91,13 @@ IMPOSSIBLE = {
     (
         system,
         "Kepler",
-    ): f"Kepler needs the driver 470 or older, and {system} has {has}: use another release or"
+    ): f"Kepler needs the driver 470 or older, but {system} has {has}: use another release or"
     for system, has in (("Ubuntu-24", 580), ("Debian-12", 535), ("Debian-13", 550))
 } | {
     (
         system,
         "Blackwell",
-    ): f"Blackwell needs the driver 570 or newer, and {system} has {has}: use another release"
+    ): f"Blackwell needs the driver 570 or newer, but {system} has {has}: use another release"
     for system, has in (("Debian-12", 535), ("Debian-13", 550))
 }
 
@@ -137,27 +137,27 @@ def test_the_dissertations_cards_get_what_they_need() -> None:
         (
             ["GTX 1060 3GB", "RTX 5090"],
             {},
-            "its GPUs (Blackwell and Pascal) need different kernel modules, and a node has only one kind",
+            "its GPUs (Blackwell and Pascal) need different kernel modules, but a node has only one kind",
         ),
         (
             ["GTX 1060 3GB"],
             {"branch": "590"},
-            "nvidia_branch asks for the driver 590, and Pascal needs 580 or older",
+            "nvidia_branch asks for the driver 590, but Pascal needs 580 or older",
         ),
         (
             ["RTX 5090"],
             {"branch": "535"},
-            "nvidia_branch asks for the driver 535, and Blackwell needs 570 or newer",
+            "nvidia_branch asks for the driver 535, but Blackwell needs 570 or newer",
         ),
         (
             ["GTX 1060 3GB"],
             {"modules": "open"},
-            "nvidia_modules asks for open modules, which can't drive Pascal: leave it empty, or say",
+            "nvidia_modules asks for open modules, which can't drive Pascal: leave it empty, or set",
         ),
         (
             ["GTX 1060 3GB"],
             {"branch": "535"},
-            "nvidia_branch asks for 535, and Ubuntu-24 has 580: use another release",
+            "nvidia_branch asks for 535, but Ubuntu-24 has 580: use another release",
         ),
     ],
 )
@@ -207,7 +207,7 @@ def test_torchs_build_follows_the_oldest_gpu(
         (
             ["12.0"],
             [570],
-            "compute capability 12.0 needs torch's build cu130, and that the driver 580 or newer",
+            "compute capability 12.0 needs torch's build cu130, which needs the driver 580 or newer",
         ),
         ([], [], "no node of the inventory has an NVIDIA GPU"),
     ],

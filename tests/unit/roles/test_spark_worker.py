@@ -51,7 +51,7 @@ def start(folder: Path, listed: dict[str, Any]) -> tuple[str, list[str], Path]:
         (
             {"gpus": [gpu(0, mig=True), gpu(1)], "trouble": None},
             ["1"],
-            "GPU 0 (Tesla T4) is divided by MIG, which TorchDistributor can't address",
+            "GPU 0 (Tesla T4) is divided by MIG, whose parts TorchDistributor can't address",
         ),
     ],
 )

@@ -250,4 +250,6 @@ def test_the_matrix_holds_spark_against_ddp_and_determined_says_why_not(
     }
     (reason,) = reasons
     assert reason is not None
-    assert reason.startswith("determined can't have tokenizing in_run: its experiments train on data that is")
+    assert reason.startswith(
+        "determined can't have tokenizing in_run: its experiments train on existing data"
+    )

@@ -1,1 +1,1 @@
-"""What the playbooks ask of a Determined master, by way of Determined's own SDK (0.38.1)."""
+"""The playbooks' client for a Determined master, based on Determined's own SDK (0.38.1)."""

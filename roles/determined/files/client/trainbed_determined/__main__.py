@@ -1,7 +1,6 @@
 """The command line: python -m trainbed_determined --settings FILE COMMAND.
 
-Exit status 0 = done, 1 = it could not be done (for `stop` 3, where the master is away), and the last line on
-the error output says why.
+Exit code 0 = done, 1 = failed, 3 = `stop` could not reach the master; the last line on stderr says why.
 """
 
 from __future__ import annotations
@@ -22,11 +21,11 @@ from trainbed_determined.settings import Settings, SettingsError, read_settings
 
 STOP_PATIENCE_S: Final = 20.0
 AWAY_STATUS: Final = 3
-"""Exit status of `stop` where the master is away: nothing was asked of it."""
+"""Exit code of `stop` if the master is unreachable."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit status."""
+    """Run one command and return its exit code."""
     given = _parser().parse_args(argv)
     try:
         settings = read_settings(given.settings)
@@ -37,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def say(line: str) -> None:
-    """Show a line with its moment."""
+    """Print a line with the time to stderr."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {line}\n")
     sys.stderr.flush()
 
@@ -72,20 +71,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--settings", type=Path, required=True, help="client.json, or admin.json")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    experiment = commands.add_parser("run", help="submit an experiment, wait, and bring what it left")
+    experiment = commands.add_parser("run", help="submit an experiment, wait for it and collect its results")
     experiment.add_argument("--config", type=Path, required=True, help="the experiment's configuration, JSON")
-    experiment.add_argument("--code", type=Path, required=True, help="folder that is sent along")
-    experiment.add_argument("--label", required=True, help="label that only this experiment has")
-    experiment.add_argument("--out", type=Path, required=True, help="folder for what it leaves")
+    experiment.add_argument("--code", type=Path, required=True, help="folder to submit with it")
+    experiment.add_argument("--label", required=True, help="label unique to this experiment")
+    experiment.add_argument("--out", type=Path, required=True, help="folder for its results")
     experiment.add_argument(
         "--queue-limit", type=float, help="seconds that it may wait for slots, instead of the settings' limit"
     )
 
-    commands.add_parser("stop", help="end every experiment of a matrix")
+    commands.add_parser("stop", help="end every experiment of any matrix")
 
-    users = commands.add_parser("users", help="see to passwords and to the ordinary user (as admin)")
+    users = commands.add_parser("users", help="set passwords and create the ordinary user (as admin)")
     users.add_argument("--ordinary", type=Path, required=True, help="client.json of the ordinary user")
-    users.add_argument("--uid", type=int, required=True, help="user and group that its tasks run as")
+    users.add_argument("--uid", type=int, required=True, help="UID and GID that its tasks run as")
     users.add_argument("--group", required=True, help="name of that group on the nodes")
 
     agents = commands.add_parser("agents", help="wait until agents offer their slots")

@@ -1,4 +1,4 @@
-"""What makes a fresh master fit for people: passwords, an ordinary user, agents that are all there."""
+"""Prepares a fresh master for use: passwords, an ordinary user, agents that are all connected."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from determined.experimental.client import User
 
 from trainbed_determined.master import Master, Refused
 
-BUILT_IN: Final = ("admin", "determined")  # 0.38.1 makes both, with blank passwords unless it is told one
+BUILT_IN: Final = ("admin", "determined")  # 0.38.1 creates both, with blank passwords unless it is given one
 ASK_AGAIN_S: Final = 1.0
 
 
 class AgentsMissing(Exception):
-    """Agents did not come; its text is one sentence."""
+    """Agents or their slots are missing; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Ordinary:
-    """The user whom experiments belong to, and as whom their tasks run on the nodes."""
+    """The user that owns the experiments and runs their tasks on the nodes."""
 
     name: str
     password: str
@@ -33,7 +33,7 @@ class Ordinary:
 
 
 def set_up_users(master: Master, admin_password: str, ordinary: Ordinary) -> bool:
-    """See that no password is blank and that the ordinary user is there; whether anything was changed.
+    """Replace blank passwords and create the ordinary user; return whether anything was changed.
 
     Raises:
         Refused: the administrator's password is neither ours nor blank.
@@ -50,7 +50,7 @@ def set_up_users(master: Master, admin_password: str, ordinary: Ordinary) -> boo
         changed = True
     for name in BUILT_IN[1:]:
         if master.enter(name, "") or master.enter(name, admin_password):
-            # A fresh master gives it admin's. Nobody needs it; a password that nobody knows closes it.
+            # A fresh master gives it admin's password. Nobody needs this user: a random password locks it.
             _enter_as_admin(master, admin_password)
             _set_password(master, name, f"{secrets.token_urlsafe(24)}-Aa1")
             changed = True
@@ -71,7 +71,7 @@ def _see_to(master: Master, admin_password: str, ordinary: Ordinary) -> bool:
     user = users[ordinary.name]
     if (user.agent_uid, user.agent_gid) != (ordinary.uid, ordinary.uid):
         master.ask(
-            f"the tasks of {ordinary.name} to run as uid {ordinary.uid}", lambda _: _link(user, ordinary)
+            f"to run the tasks of {ordinary.name} as uid {ordinary.uid}", lambda _: _link(user, ordinary)
         )
         changed = True
     if not master.enter(ordinary.name, ordinary.password):
@@ -95,7 +95,7 @@ def _set_password(master: Master, name: str, password: str) -> None:
 
 def _enter_as_admin(master: Master, password: str) -> None:
     if not master.enter("admin", password):
-        raise Refused("Determined's user admin was let in a moment ago, and is not any more.")
+        raise Refused("Determined accepted the login of its user admin a moment ago, but no longer does.")
 
 
 def wait_for_agents(
@@ -104,13 +104,13 @@ def wait_for_agents(
     """Wait until every agent offers its slots.
 
     Args:
-        master: asked for them.
+        master: the master that the agents belong to.
         wanted: slots of each agent, by its id.
         patience_s: how long to wait.
-        say: shows what is waited for.
+        say: shows what is still missing.
 
     Raises:
-        AgentsMissing: some did not in time.
+        AgentsMissing: some did not offer them in time.
     """
     since, said = time.monotonic(), ""
     while True:

@@ -33,17 +33,17 @@ WAITING: Final = (ExperimentState.QUEUED, ExperimentState.PAUSED)
 
 
 class ExperimentError(Exception):
-    """The experiment did not complete; its text is one sentence."""
+    """The experiment did not complete; the message is one sentence."""
 
 
 @dataclass
 class Followed:
-    """What was seen of an experiment while it ran."""
+    """What was observed of an experiment while it ran."""
 
     id: int
     states: list[tuple[float, str]] = field(default_factory=list)  # unix time when first seen, state
-    waited_s: float = 0.0  # as long as it was seen waiting for slots
-    others: list[str] = field(default_factory=list)  # tasks of others when it was submitted, by name
+    waited_s: float = 0.0  # how long it was seen waiting for slots
+    others: list[str] = field(default_factory=list)  # names of others' tasks when it was submitted
 
 
 class Runner:
@@ -55,15 +55,15 @@ class Runner:
         self._say = say
 
     def wait_for_slots(self, slots: int) -> None:
-        """Wait until as many slots have come; a master refuses what exceeds those that are there right now.
+        """Wait until enough slots are there; a master refuses to queue for more than it has right now.
 
-        Agents come back some seconds after a master that was away, or a node that was switched off.
+        Agents reconnect some seconds after their master or their node has come back.
         """
         since, told = time.monotonic(), False
         while True:
             offered = sum(self._master.ask("the agents", slots_of_agents).values())
             if offered >= slots or time.monotonic() - since > SLOTS_WITHIN_S:
-                return  # what is too much is refused with the master's own words
+                return  # if there are too few, the master itself refuses the experiment
             if not told:
                 self._say(
                     f"{offered} of {slots} slots are there; waiting up to {SLOTS_WITHIN_S:.0f} s for more."
@@ -72,9 +72,9 @@ class Runner:
             time.sleep(POLL_S)
 
     def submit(self, config: dict[str, Any], code: Path, label: str) -> int:
-        """The id of the experiment with `label`: the one that is there, or a new one.
+        """Find or create the experiment with `label`; return its id.
 
-        An answer that was lost on its way, or a client that was killed, thus never leaves a second one.
+        Thus a lost answer or a killed client never leads to a second one.
 
         Raises:
             Refused: the configuration can't work on this cluster.
@@ -82,11 +82,9 @@ class Runner:
 
         def find_or_create(client: Determined) -> int:
             for known in client.list_experiments(labels=[label]):
-                self._say(
-                    f"Experiment {known.id} is there already ({state_name(known)}) and is gone on with."
-                )
+                self._say(f"Experiment {known.id} is there already ({state_name(known)}): following it.")
                 return known.id
-            # The SDK draws its progress on the output.
+            # The SDK draws its progress on stdout.
             with contextlib.redirect_stdout(io.StringIO()), tempfile.TemporaryDirectory() as nothing_else:
                 return client.create_experiment(config, nothing_else, includes=[code]).id
 
@@ -95,10 +93,10 @@ class Runner:
         return number
 
     def follow(self, seen: Followed, slots: int) -> None:
-        """Wait until the experiment has ended, whatever it ended with; what is seen goes into `seen`.
+        """Wait until the experiment has ended, in whatever state; observations go into `seen`.
 
         Raises:
-            ExperimentError: it waited for slots for too long, and was killed for it.
+            ExperimentError: it waited too long for slots and was killed.
             Gone: somebody deleted it.
             Away: the master did not come back.
         """
@@ -110,7 +108,7 @@ class Runner:
                     f"the state of experiment {number}", lambda client: client.get_experiment(number).state
                 )
             except Gone as error:
-                raise Gone(f"Experiment {number} was deleted while it was waited for.") from error
+                raise Gone(f"Experiment {number} was deleted during its run.") from error
             assert state is not None
             now = time.monotonic()
             if not seen.states or seen.states[-1][1] != state.name:
@@ -138,20 +136,18 @@ class Runner:
         )
 
     def kill(self, number: int) -> None:
-        """End an experiment and everything of it that runs."""
-        self._master.ask(
-            f"the end of experiment {number}", lambda client: client.get_experiment(number).kill()
-        )
+        """Kill an experiment and all of its tasks."""
+        self._master.ask(f"to kill experiment {number}", lambda client: client.get_experiment(number).kill())
 
     def stop_all(self, patience_s: float | None = None) -> list[int]:
-        """End every experiment of any matrix that has not ended; their ids.
+        """Kill every experiment of any matrix that has not ended; return their ids.
 
         Raises:
             Away: the master was away for longer than `patience_s`.
         """
 
         def living(client: Determined) -> list[int]:
-            # By label, then by state: asked for by state, 0.38.1 answers with an error of its database.
+            # States are filtered here: asked to do so, 0.38.1 answers with a database error.
             found = client.list_experiments(labels=[OURS])
             return [each.id for each in found if each.state not in ENDED]
 
@@ -162,7 +158,7 @@ class Runner:
         return ended
 
     def tasks(self) -> list[str]:
-        """Names of what runs or waits on the cluster, clean-up tasks included."""
+        """Names of all running or waiting tasks on the cluster, clean-up tasks included."""
 
         def names(client: Determined) -> list[str]:
             answer = bindings.get_GetTasks(client._session)
@@ -172,19 +168,19 @@ class Runner:
         return self._master.ask("the tasks", names)
 
     def wait_until_clean(self, numbers: list[int]) -> float:
-        """Wait until nothing of these experiments runs any more; seconds that it took.
+        """Wait until no task of these experiments is left; return the seconds that it took.
 
         Determined deletes checkpoints in a container of its own once an experiment has ended, which would
         disturb the next run's measurement.
 
         Raises:
-            ExperimentError: something of them still runs after a minute.
+            ExperimentError: some task of them still runs after a minute.
         """
         if not numbers:
             return 0.0
         marks = tuple(f"(Experiment {number})" for number in numbers)
         since = time.monotonic()
-        clean = 0  # in a row: between an experiment's last task and its clean-up there is none for a moment
+        clean = 0  # consecutive polls: between an experiment's last task and its clean-up there is a gap
         while clean < 2:
             left = [name for name in self.tasks() if name.endswith(marks)] + self._living(numbers)
             clean = 0 if left else clean + 1
@@ -205,12 +201,12 @@ class Runner:
 
 
 def state_name(experiment: Experiment) -> str:
-    """The state of an experiment, for people."""
+    """The state of an experiment, for messages."""
     return experiment.state.name if experiment.state else "in an unknown state"
 
 
 def write(path: Path, content: object) -> None:
-    """Write `content` as JSON: beside, then renamed."""
+    """Write `content` as JSON to a temporary file, then rename it into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f".{path.name}.part")
     part.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")

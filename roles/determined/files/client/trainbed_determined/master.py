@@ -1,4 +1,4 @@
-"""The master, asked with patience: it may restart, its database may be away, a token may expire."""
+"""Access to the master that survives its restarts, an unreachable database and expired tokens."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from trainbed_determined.settings import Settings
 ANSWER_WITHIN: Final = 60.0  # s; the SDK itself would wait for ever
 ASK_AGAIN: Final = 2.0  # s
 
-# The SDK takes these before the master's own certificate, or would send its requests elsewhere.
+# The SDK would prefer these to the master's own certificate, or send its requests elsewhere.
 MISLEADING: Final = (
     "REQUESTS_CA_BUNDLE",
     "CURL_CA_BUNDLE",
     *(name for proxy in ("http_proxy", "https_proxy", "all_proxy") for name in (proxy, proxy.upper())),
 )
 
-# The master answers 500 for a configuration that will never work as it does for a database that is away.
+# The master answers 500 both for a configuration that can never work and for an unreachable database.
 DATABASE_AWAY: Final = re.compile(
     r"failed to connect|dial error|connection refused|connection reset|broken pipe|unexpected EOF"
     r"|the database system is|terminating connection|conn closed|too many clients|bad connection",
     re.IGNORECASE,
 )
 
-STOPPING: Final = (408, 499)  # what a master that stops answers to who still waits
+STOPPING: Final = (408, 499)  # a stopping master's answers to requests that still wait
 
 T = TypeVar("T")
 
 
 class MasterError(Exception):
-    """What the master refused, or that it does not answer; its text is one sentence."""
+    """The master refused or does not answer; the message is one sentence."""
 
 
 class Refused(MasterError):
@@ -46,15 +46,15 @@ class Refused(MasterError):
 
 
 class Gone(Refused):
-    """What was asked for is not there."""
+    """The requested thing does not exist."""
 
 
 class Away(MasterError):
-    """The master did not answer for as long as there was patience."""
+    """The master did not answer within the time allowed."""
 
 
 class _Patient(api.Session):
-    """A session whose requests end, and that leaves trying again to whoever asks."""
+    """A session whose requests time out, and which leaves retries to the caller."""
 
     def _make_http_session(self) -> requests.Session:
         return _limited(super()._make_http_session())
@@ -83,8 +83,8 @@ class Master:
         """Nothing is asked yet.
 
         Args:
-            settings: who asks, and where.
-            say: shows a line to whoever watches.
+            settings: the user and the master's address.
+            say: shows a line of progress.
         """
         for name in MISLEADING:
             os.environ.pop(name, None)
@@ -94,7 +94,7 @@ class Master:
         certificate = settings.certificate
         self._certificate = certs.Cert(certificate.read_text(encoding="ascii")) if certificate else None
         self._client: Determined | None = None
-        self.absences: list[float] = []  # seconds for which it was away, each time
+        self.absences: list[float] = []  # seconds of each absence
 
     def ask(
         self,
@@ -104,31 +104,31 @@ class Master:
         *,
         may_be_hopeless: bool = False,
     ) -> T:
-        """What `do` answers, asked again for as long as the master or its database is away.
+        """Return what `do` returns, retrying while the master or its database is unreachable.
 
         Args:
-            what: what is asked for, for messages.
-            do: asks; it may be called more than once.
-            patience_s: for how long the master may be away, in seconds; None = as the settings say.
-            may_be_hopeless: the master answers this with an error of its own (500) when it can't be had, too.
+            what: names the request in messages.
+            do: the request; it may be called more than once.
+            patience_s: seconds for which the master may be unreachable; None = as in the settings.
+            may_be_hopeless: whether the master also answers 500 if the request can never succeed.
 
         Raises:
-            Refused: the master says no.
-            Away: it was away for longer than that.
+            Refused: the master refused.
+            Away: it was unreachable for longer than that.
         """
 
         def attempt() -> T:
             try:
                 return do(self._open())
             except errors.UnauthenticatedException:
-                # Tokens expire, and do not outlive a database that was restored.
+                # Tokens expire, and a restored database does not know them.
                 self._client = None
                 return do(self._open())
 
         return self._patiently(what, attempt, patience_s, may_be_hopeless)
 
     def enter(self, user: str, password: str) -> bool:
-        """Ask as `user` from now on; False, and nothing changed, if the master does not let them in."""
+        """Log in as `user` for all further requests; False, with nothing changed, if the login fails."""
         session = self._patiently(f"the login of {user}", lambda: self._login(user, password), None)
         if session is not None:
             self._client = Determined._from_session(session)
@@ -191,11 +191,11 @@ class Master:
 
 
 def is_away(error: Exception, may_be_hopeless: bool) -> bool:
-    """Whether it is worth asking again: the master or its database can't be reached, starts or stops.
+    """Whether a retry may help: the master or its database is unreachable, starting or stopping.
 
     Args:
-        error: what asking ended with.
-        may_be_hopeless: whether an error of the master's own (500) can mean that it will never be had.
+        error: what the request failed with.
+        may_be_hopeless: whether a 500 from the master can mean that the request will never succeed.
     """
     if isinstance(error, requests.exceptions.SSLError):
         return False
@@ -208,21 +208,21 @@ def is_away(error: Exception, may_be_hopeless: bool) -> bool:
         if error.status_code == 500 and may_be_hopeless:
             return bool(DATABASE_AWAY.search(error.message))
         return error.status_code >= 500 or error.status_code in STOPPING
-    # What the SDK makes of a request that took too long.
+    # The SDK turns a timeout into this.
     return type(error) is errors.BadRequestException
 
 
 def refusal(what: str, error: Exception) -> Refused:
-    """The sentence for an answer that will not change."""
+    """The exception for an answer that no retry would change."""
     if isinstance(error, requests.exceptions.SSLError):
         return Refused(
             f"The master's certificate is not the one that this cluster knows ({first_line(error)}): "
-            "`make provision` brings it everywhere."
+            "`make provision` distributes it."
         )
     kind = Gone if isinstance(error, errors.NotFoundException) else Refused
     return kind(f"Determined refuses {what}: {first_line(error)}")
 
 
 def first_line(error: Exception) -> str:
-    """The first line of what an error says."""
+    """The first line of an error's message."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -1,4 +1,4 @@
-"""What a trial leaves on the master, brought into the folder of its run."""
+"""Collects what a trial leaves on the master into the folder of its run."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Collected:
     ended: float | None  # unix time by the master's clock
     hosts: dict[str, str] = field(default_factory=dict)  # agent by its containers' host names
     notes: list[str] = field(default_factory=list)
-    why: str = ""  # it did not complete, from its log, to be put behind a sentence
+    why: str = ""  # why it did not complete, from its log, to append to a sentence
 
 
 def collect(master: Master, seen: Followed, out: Path) -> Collected:
-    """Write metrics, log, checkpoints and the way of the experiment to `out`.
+    """Write the metrics, log, checkpoints and history of the experiment to `out`.
 
     Args:
-        master: asked for them.
-        seen: what was seen of the experiment.
+        master: the master that has them.
+        seen: what was observed of the experiment.
         out: the folder of the run, shared with the training itself.
     """
 
@@ -75,21 +75,21 @@ def collect(master: Master, seen: Followed, out: Path) -> Collected:
     )
     if "assigned" not in moments:
         collected.notes.append(
-            "Determined's log does not say when the slots were assigned: the time in the queue is that which "
-            "was seen by asking every second."
+            "Determined's log does not say when the slots were assigned: the time in the queue was measured "
+            "by polling every second."
         )
     restarts = sum(trial["restarts"] for trial in found["trials"])
     if restarts:
         collected.notes.append(
             f"Determined restarted the trial {restarts} time{'s' if restarts > 1 else ''}: "
-            "its times hold all of that."
+            "its times include that."
         )
     if "PAUSED" in {name for _, name in seen.states}:
-        collected.notes.append("The experiment was paused while it ran: its times hold all of that.")
+        collected.notes.append("The experiment was paused while it ran: its times include that.")
     if master.absences:
         collected.notes.append(
-            f"Determined's master did not answer for {sum(master.absences):.0f} s while it was waited for: "
-            "the run's times may hold that."
+            f"Determined's master did not answer for {sum(master.absences):.0f} s during the run: "
+            "the run's times may include that."
         )
     if seen.others:
         collected.notes.append(f"Others used Determined when it was submitted: {', '.join(seen.others)}.")
@@ -121,7 +121,7 @@ def _trial(client: Determined, trial: Trial) -> dict[str, Any]:
 
 
 def last_of_each_step(trial: Trial, group: str) -> list[dict[str, Any]]:
-    """Metrics by step. A trial that was restarted reports steps again: what it said last counts."""
+    """Metrics by step. A restarted trial reports steps again: the last report counts."""
     by_step: dict[int, tuple[int, dict[str, Any]]] = {}
     for report in trial.iter_metrics(group):
         run, known = report.trial_run_id, by_step.get(report.steps_completed)
@@ -131,7 +131,7 @@ def last_of_each_step(trial: Trial, group: str) -> list[dict[str, Any]]:
 
 
 def times_of(log: list[str]) -> dict[str, float]:
-    """Unix times of the trial's way to its containers, by the master's clock: `assigned`, `started`."""
+    """Unix times of the trial's start, by the master's clock: `assigned`, `started`, `launched`."""
     moments: dict[str, float] = {}
     for line in log:
         parts = LINE.match(line)
@@ -141,7 +141,7 @@ def times_of(log: list[str]) -> dict[str, float]:
         if "was assigned to an agent" in text:
             moments.setdefault("assigned", moment)
         elif text.rstrip().endswith("have started") and "Resources for" in text:
-            # Of the first allocation: the last of its containers.
+            # The last container of the first allocation.
             if "launched" not in moments:
                 moments["started"] = moment
         elif "determined: Launching:" in text:
@@ -162,7 +162,7 @@ def unix_time(text: str) -> float:
 
 
 def cause(log: list[str]) -> str:
-    """The last error that the log names, as something to put behind a sentence; empty if it names none."""
+    """The last error that the log names, to append to a sentence; empty if it names none."""
     for line in reversed(log):
         parts = LINE.match(line)
         named = ERROR.search(parts["text"]) if parts else None

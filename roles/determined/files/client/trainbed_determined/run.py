@@ -23,9 +23,9 @@ def run(
     say: Callable[[str], None],
     queue_limit_s: float | None = None,
 ) -> None:
-    """Submit an experiment, wait for its end, and leave what it left in `out`.
+    """Submit an experiment, wait for its end and write its results to `out`.
 
-    It may wait for slots for `queue_limit_s`, else for as long as the settings say.
+    It may wait `queue_limit_s` seconds for slots; None = as in the settings.
 
     Raises:
         ExperimentError: it did not complete.
@@ -62,6 +62,6 @@ def run(
         took = runner.wait_until_clean([number])
     except ExperimentError as error:
         raise (ExperimentError(f"{fault} {error}") if fault else error) from error
-    say(f"Nothing of experiment {number} runs any more, {took:.1f} s after its results were there.")
+    say(f"Experiment {number} was cleaned up {took:.1f} s after its results were collected.")
     if fault is not None:
         raise fault

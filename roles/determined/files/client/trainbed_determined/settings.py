@@ -1,4 +1,4 @@
-"""How the master is reached, as the role wrote it down."""
+"""How to reach the master, as written by the role."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 class SettingsError(Exception):
-    """The settings or a password can't be read; its text is one sentence for whoever called."""
+    """The settings or a password can't be read; the message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class Settings:
             return self.password_file.read_text(encoding="ascii").strip()
         except OSError as error:
             raise SettingsError(
-                f"The password of {self.user} in {self.password_file} can't be read ({error.strerror}): call "
-                "this as the user that the file belongs to; `make provision` writes it."
+                f"The password of {self.user} in {self.password_file} can't be read ({error.strerror}): run "
+                "this as the user that owns the file; `make provision` writes it."
             ) from error
 
 
@@ -42,7 +42,7 @@ def read_settings(path: Path) -> Settings:
     """The settings in `path`.
 
     Raises:
-        SettingsError: there are none.
+        SettingsError: they can't be read.
     """
     try:
         content = json.loads(path.read_bytes())
@@ -59,4 +59,4 @@ def read_settings(path: Path) -> Settings:
             f"{path} can't be read ({error.strerror}): `make provision` writes it."
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise SettingsError(f"{path} is damaged ({error}): `make provision` writes it anew.") from error
+        raise SettingsError(f"{path} is damaged ({error}): `make provision` rewrites it.") from error
