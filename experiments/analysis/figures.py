@@ -118,11 +118,12 @@ class Figures:
         return any(not work.equal for work in self.works)
 
     @property
-    def same_steps(self) -> bool:
-        """Whether an epoch has as many steps in every run, whatever its number of workers."""
+    def same_steps(self) -> bool | None:
+        """Whether an epoch has as many steps with any number of workers; None with only one number."""
         works = [record.specification.work for record in self.counting]
-        several = any(work.workers > 1 for work in works)
-        return several and len({work.steps_per_epoch for work in works}) == 1
+        if len({work.workers for work in works}) < 2:
+            return None
+        return len({work.steps_per_epoch for work in works}) == 1
 
 
 def half_width(accuracy: float, count: int) -> float:

@@ -114,12 +114,13 @@ def _weights(records: Sequence[Record]) -> str | None:
 
 def _remarks(figures: Figures) -> list[str]:
     filled = [cell for cell in figures.cells if cell.records]
-    steps = (
-        "All workers of a run share one batch: the same steps, whatever their number."
-        if figures.same_steps
-        else "Several workers take several batches at once and fewer steps: the training problem changes "
-        "with them."
-    )
+    steps = {
+        None: "",
+        True: " The workers of a run share one batch, so the number of steps does not depend on how many "
+        "workers there are.",
+        False: " Several workers process several batches at once, so they take fewer steps: the training "
+        "problem changes with their number.",
+    }[figures.same_steps]
     accuracy = accuracy_note(filled, figures.campaign)
     return [
         "train_s: seconds inside the training function, the slowest rank's. Compare only this with the "
@@ -130,8 +131,8 @@ def _remarks(figures: Figures) -> list[str]:
         "Runs: how many runs, of those that were planned, the figures of a row come from. Ratios are "
         "geometric means over pairs of runs of the same seed, with their 95 % intervals; n says how many "
         "pairs where these are fewer than the runs.",
-        "Speed-up: one worker's train_s divided by this row's, on the same stack and for the same epochs. "
-        f"{steps}",
+        "Speed-up: one worker's train_s divided by this row's, on the same stack with the same number of "
+        f"epochs.{steps}",
         "Weights: the first eight digits of the digest of the trained weights.",
         *([f"Accuracy: {accuracy}"] if accuracy else []),
         *(

@@ -134,6 +134,24 @@ def test_more_workers_that_bring_nothing_are_not_said_to(tmp_path: Path) -> None
     assert said.startswith("2 workers can't be told from one on ddp (0.")
 
 
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [
+        ({1: 32}, ""),
+        ({2: 32}, ""),
+        ({1: 32, 2: 16}, " The workers of a run share one batch, so the number of steps does not depend on "),
+        ({1: 32, 2: 32}, " Several workers process several batches at once, so they take fewer steps: "),
+    ],
+)
+def test_only_a_matrix_with_several_numbers_of_workers_says_what_becomes_of_the_steps(
+    tmp_path: Path, batches: dict[int, int], said: str
+) -> None:
+    made = with_batches(tmp_path, [("ddp", workers, 2, batch, [50.0]) for workers, batch in batches.items()])
+    (remark,) = [each for each in tables(made)[TIMES].after if each.startswith("Speed-up: ")]
+    assert f"with the same number of epochs.{said}" in remark
+    assert ("steps" in remark) == bool(said)
+
+
 def test_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
     plan = [planned("ddp", 1, seed) for seed in (1, 2, 3)]
     made = campaign(
