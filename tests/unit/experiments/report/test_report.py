@@ -175,8 +175,8 @@ def test_gpus_are_shown_and_a_run_that_throttled_is_marked(tmp_path: Path) -> No
     assert row["SM clock, MHz (lowest)"] == "1410 (1200)"
     assert row["energy, J"] == "\N{EN DASH}"  # not told, and not made up
     for path in write_report(made)[:2]:
-        assert "The GPUs while they trained" in path.read_text(encoding="utf-8")
-    assert "The GPUs while they trained" not in write_report(quick(tmp_path / "cpu"))[0].read_text("utf-8")
+        assert "The GPUs during training" in path.read_text(encoding="utf-8")
+    assert "The GPUs during training" not in write_report(quick(tmp_path / "cpu"))[0].read_text("utf-8")
 
 
 def test_the_newest_attempt_that_is_ok_counts_and_the_others_are_listed(tmp_path: Path) -> None:
@@ -470,14 +470,14 @@ def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
     # Of what the matrix doesn't ask for nothing is said, not even that.
     said = f"takes {found.ratio.low:.2f} to {found.ratio.high:.2f} times as long as allreduce"
     assert conclusions(analysis) == [
-        f"Of the settings' comparisons, gradient_sync bf16 {said} (ddp, workers 2, epochs 2)."
+        f"Among the comparisons of settings, gradient_sync bf16 {said} (ddp, workers 2, epochs 2)."
     ]
     csv = next(path for path in write_report(made) if path.name == "figures.csv").read_text()
     assert "gradient_sync bf16 over allreduce" in csv
-    table = tables(made)["What the settings bring"]
+    table = tables(made)["What the settings change"]
     assert rows(table)[0]["where"] == "ddp, workers 2, epochs 2"
     assert not table.after  # both were in every block
-    assert "What the settings bring" not in tables(quick(tmp_path / "quick"))
+    assert "What the settings change" not in tables(quick(tmp_path / "quick"))
 
 
 def test_settings_of_the_cluster_are_of_different_blocks_and_the_table_says_so(tmp_path: Path) -> None:
@@ -491,8 +491,8 @@ def test_settings_of_the_cluster_are_of_different_blocks_and_the_table_says_so(t
             records.append(record("ddp", 2, seconds + seed / 10, 90.0, seed, **changes))
             axes = {"stack": "ddp", "workers": 2, "epochs": 2, "link_rate": rate, "seed": seed}
             plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
-    (remark,) = tables(campaign(tmp_path, plan, records))["What the settings bring"].after
-    assert remark.startswith("Runs that differ in link_rate are of different blocks")
+    (remark,) = tables(campaign(tmp_path, plan, records))["What the settings change"].after
+    assert remark.startswith("Runs that differ in link_rate are in different blocks")
 
 
 def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
