@@ -32,7 +32,7 @@ DARK: Final = """
   [style*="stroke: #dddddd"] { stroke: #353c45 !important }
 }
 """
-"""For readers who prefer dark, an SVG replaces black and white by the page's colours; hues stay."""
+"""For readers who prefer dark, an SVG replaces black and white with the page's colours; hues stay."""
 
 
 def plots_of(analysis: Analysis) -> dict[str, bytes]:
