@@ -1,4 +1,4 @@
-"""Everything that reports, plots, exports and checks say of a campaign, computed once."""
+"""Everything that reports, plots, exports and checks say about a campaign, computed once."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Analysis:
     time_splits: list[TimeSplit]
     waterfalls: list[Waterfall]
     from_texts: list[FromTexts]
-    published: list[PublishedFigure]  # what the dissertation has, too
+    published: list[PublishedFigure]  # those that the dissertation also has
     references: ReferenceCheck
     resource_use: list[CellUse]
     occasions: list[Occasion]
-    unmatched_occasions: int  # those without a run of the same cell alone
+    unmatched_occasions: int  # those whose cell has no run made alone
     installing: Installing
     favoured: dict[Criterion, Favoured]
 

@@ -1,4 +1,4 @@
-"""Two campaigns side by side: before and after a driver, a version, a setting."""
+"""Two campaigns side by side: before and after a change of driver, version or setting."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Change:
 
     axes: dict[str, Any]
     ratio: Ratio
-    same_weights: bool  # of the same seeds
-    unlike: Unlike | None  # what besides the campaigns' differences its runs don't share; None: nothing
+    same_weights: bool  # seed by seed
+    unlike: Unlike | None  # how its runs differ beyond what the campaigns do; None: they don't
 
 
 def changes(first: Campaign, second: Campaign) -> list[Change]:
-    """Every cell that both campaigns have runs of with a seed in common.
+    """Every cell in which both campaigns have runs with a seed in common.
 
     Raises:
         UserError: there is none, or a record is damaged.

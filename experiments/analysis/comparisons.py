@@ -12,12 +12,12 @@ from experiments.analysis.pairing import paired_by_seed, time_ratio
 from experiments.analysis.statistics import Ratio, Split, ratios_together, split
 from experiments.analysis.verdicts import Outcome, outcome
 
-STEPS: Final = {1: 782, 2: 391}  # of the dissertation's epochs: 25,000 reviews, 32 for each worker
+STEPS: Final = {1: 782, 2: 391}  # per epoch of the dissertation, by workers: 25,000 reviews, 32 per worker
 
 
 @dataclass(frozen=True)
 class StackComparison:
-    """A cell's train_s over the baseline's, run by run with the same seed; p is corrected for all."""
+    """A cell's train_s over the baseline's, paired by seed; p is corrected for all comparisons."""
 
     cell: Cell
     ratio: Ratio
@@ -30,7 +30,7 @@ class StackComparison:
 
 @dataclass(frozen=True)
 class TimeSplit:
-    """train_s of a stack on so many workers as a fixed part and a part per step."""
+    """A stack's train_s with this many workers, as a fixed part and a part per step."""
 
     stack: str
     workers: int
@@ -40,7 +40,7 @@ class TimeSplit:
 
 
 def comparisons(figures: Figures) -> list[StackComparison]:
-    """Every cell of another stack than the baseline that has runs to be paired with the baseline's."""
+    """Every cell of a stack other than the baseline whose runs can be paired with the baseline's."""
     found = []
     for cell in figures.cells:
         base = sibling(figures.cells, cell, stack=figures.campaign.baseline)
@@ -55,7 +55,7 @@ def comparisons(figures: Figures) -> list[StackComparison]:
 
 def time_splits(figures: Figures, dissertation: Dissertation) -> list[TimeSplit]:
     """The split of every stack's time, where there are runs of two lengths."""
-    groups: dict[str, list[Cell]] = {}  # cells that differ in nothing but their epochs
+    groups: dict[str, list[Cell]] = {}  # cells that differ only in epochs
     for cell in figures.cells:
         groups.setdefault(repr((cell.stack, cell.workers, cell.settings)), []).append(cell)
     found = []
@@ -77,7 +77,7 @@ def _published_split(dissertation: Dissertation, stack: str, workers: int) -> Sp
     runs = [dissertation.run(stack, workers, epochs) for epochs in (SHORT, LONG)]
     if workers not in STEPS:
         return None
-    # Which of its runs share a seed the dissertation doesn't say: one line, without an interval.
+    # The dissertation doesn't say which of its runs share a seed: one line, without an interval.
     return split({0: [(STEPS[workers] * run.epochs, run.seconds) for run in runs if run is not None]})
 
 

@@ -1,4 +1,4 @@
-"""Which stack a campaign's figures, and the facts of its stacks, favour by each criterion."""
+"""Which stack each criterion favours, by a campaign's figures and the facts of its stacks."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Favoured:
     """What one criterion says."""
 
     outcome: Literal["stacks", "no difference", "open", "unequal work", "not measured", "not recorded"]
-    stacks: tuple[str, ...] = ()  # in favour of which it is
-    claimed: tuple[str, ...] = ()  # those of them that have it by a claim that no test of the stack shows
-    over: str | None = None  # the stack that they are better than, where nothing is said of others
-    worse: tuple[str, ...] = ()  # where it is open: those that it is certainly not in favour of
+    stacks: tuple[str, ...] = ()  # that it favours
+    claimed: tuple[str, ...] = ()  # those of them favoured by a claim that no test of the stack shows
+    over: str | None = None  # the only stack that they are known to be better than; None: all others
+    worse: tuple[str, ...] = ()  # if it is open: those that it certainly does not favour
 
 
 NOT_MEASURED: Final = Favoured("not measured")
@@ -47,7 +47,7 @@ def favoured(
     from_texts: Sequence[FromTexts],
     installing: Installing,
 ) -> dict[Criterion, Favoured]:
-    """What every criterion says; times say something only where equal work ended with equal weights."""
+    """What every criterion says; times count only if equal work ended with equal weights."""
     stacks = list(dict.fromkeys(run.specification.stack for run in figures.campaign.plan))
     texts = [(each.cell.stack, each.ratio) for each in from_texts if each.ratio is not None]
     times: dict[Criterion, Favoured] = {
@@ -68,7 +68,7 @@ def favoured(
 
 
 def _fastest(figures: Figures, ratios: Sequence[tuple[str, Ratio]]) -> Favoured:
-    """By ratios to the baseline, as far as the corrected comparisons go."""
+    """By ratios to the baseline, as far as the corrected comparisons allow."""
     if not ratios:
         return NOT_MEASURED
     baseline, seen = figures.campaign.baseline, dict[str, set[str]]()
@@ -126,7 +126,7 @@ def _weights(figures: Figures) -> Favoured:
 
 
 def _installing(stacks: Sequence[str], installing: Installing) -> Favoured:
-    """By the tasks of provisioning, those of the roles that a stack stands on included."""
+    """By the number of provisioning tasks, including those of the roles that a stack stands on."""
     efforts = {name: installing.stacks[name].whole for name in stacks if name in installing.stacks}
     tasks = {name: effort.tasks for name, effort in efforts.items() if effort is not None}
     if len(tasks) < len(stacks) or len(stacks) < 2:
@@ -136,7 +136,7 @@ def _installing(stacks: Sequence[str], installing: Installing) -> Favoured:
 
 
 def _feature(name: FeatureName, stacks: Sequence[str], figures: Figures) -> Favoured:
-    """The stacks that offer most of a feature, and which of them do so by a claim alone."""
+    """The stacks that offer most of a feature, and which of them only claim to."""
     features: dict[str, Feature] = {
         stack: getattr(each.facts.offers, name)
         for stack, each in _facts(stacks, figures).items()

@@ -81,18 +81,18 @@ class Dissertation(_Part):
     contradictions: list[Contradiction]
 
     def run(self, stack: str, workers: int, epochs: int) -> PublishedRun | None:
-        """Its run of a stack; None where it has none."""
+        """Its run of a stack; None if it has none."""
         return next(
             (r for r in self.runs if (r.stack, r.workers, r.epochs) == (stack, workers, epochs)), None
         )
 
     def overhead(self, stack: str, workers: int, epochs: int = 20) -> float | None:
-        """A stack's time over DDP's; None where it did not measure both."""
+        """A stack's time over DDP's; None unless it measured both."""
         own, ddp = self.run(stack, workers, epochs), self.run("ddp", workers, epochs)
         return own.seconds / ddp.seconds if own and ddp else None
 
     def speed_up(self, stack: str, workers: int, epochs: int = 20) -> float | None:
-        """One worker's time over that of `workers`; None where it did not measure both."""
+        """One worker's time over that of `workers`; None unless it measured both."""
         one, more = self.run(stack, 1, epochs), self.run(stack, workers, epochs)
         return one.seconds / more.seconds if one and more else None
 

@@ -43,13 +43,13 @@ class PublishedFigure:
 
     @property
     def ratio(self) -> float:
-        """Here over what is published."""
+        """`here` over `published`."""
         return self.here / self.published
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """A cell, and the length of the dissertation's runs that it is set beside."""
+    """A cell, and the length of the dissertation's runs that it is compared with."""
 
     cell: Cell
     length: int
@@ -63,7 +63,7 @@ class _Pair:
 def published_figures(figures: Figures, reference: Dissertation) -> list[PublishedFigure]:
     """Every quantity of tables 5.1 to 5.9 that both have, table by table.
 
-    None of a matrix with ladders, whose cells are made to differ from the dissertation's, one by one.
+    None of a matrix with ladders, whose cells differ from the dissertation's on purpose.
     """
     if figures.campaign.ladders:
         return []
@@ -78,14 +78,14 @@ def published_figures(figures: Figures, reference: Dissertation) -> list[Publish
     if figures.campaign.baseline == "ddp":
         rows += [row for pair in pairs for row in _against_ddp(pair, pairs, reference)]
     rows += _linearity(pairs, reference)
-    return sorted(rows, key=lambda row: row.tables)  # and within a table as they came
+    return sorted(rows, key=lambda row: row.tables)  # stable: within a table as they came
 
 
 def _lengths(epochs: set[int]) -> dict[int, int]:
-    """Which of the dissertation's lengths each of ours stands for.
+    """Which of the dissertation's lengths each of ours is compared with.
 
-    One that it has stands for itself. Of just two others the shorter is its short one, the longer its long
-    one; else every one is set beside its main experiment.
+    A length that it has is compared with itself. If it has none of ours and there are just two, the shorter
+    is compared with its short one, the longer with its long one; all others with its main experiment.
     """
     known = {length: length for length in epochs if length in (SHORT, LONG)}
     if not known and len(epochs) == 2:
@@ -94,7 +94,7 @@ def _lengths(epochs: set[int]) -> dict[int, int]:
 
 
 def main_length(epochs: set[int]) -> int:
-    """Which of our lengths stands beside its main experiment in figure 5.1: its own, or else the shortest."""
+    """Our length that stands beside its main experiment in figure 5.1: the same, or else our shortest."""
     return SHORT if SHORT in epochs else min(epochs)
 
 
@@ -187,7 +187,7 @@ def _paired(cell: Cell, other: Cell) -> list[tuple[Record, Record]]:
 
 
 def _train_s(record: Record) -> float:
-    assert record.train_s is not None  # of every pair
+    assert record.train_s is not None  # paired records have it
     return record.train_s
 
 

@@ -18,14 +18,14 @@ from experiments.matrix.references import Reference, references_in
 from experiments.records.record import Record
 from training.spec import PHASES
 
-PREPARING: Final = "preparing"  # beside the phases: what runs that begin with texts took to tokenise them
+PREPARING: Final = "preparing"  # beside the phases: how long runs that begin with texts took to tokenise them
 USUAL_AXES: Final = ("stack", "workers", "epochs", "seed")  # those that every matrix has
 Z_95: Final = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How many reviews were judged rightly; with several seeds, the mean of the runs."""
+    """The share of reviews classified correctly; with several seeds, the mean over the runs."""
 
     accuracy: float
     correct: int | None  # None with several seeds
@@ -64,7 +64,7 @@ class Cell:
 
     @property
     def efficiency(self) -> Estimate | None:
-        """The speed-up by worker, and its interval."""
+        """The speed-up per worker, with its interval."""
         if self.speed_up is None:
             return None
         found = self.speed_up
@@ -94,7 +94,7 @@ class MissingRun:
 
     run: PlannedRun
     reason: Literal["impossible", "not yet", "not ok", "others"]
-    """`others`: it is ok, but of those that it began with there is no result of the same moment."""
+    """`others`: it is ok, but a run that it began with has no result of the same moment."""
     last: Record | None = None  # the newest attempt, where none is ok
 
 
@@ -108,8 +108,8 @@ class Figures:
     works_of_one_stack: int
     not_run: list[MissingRun]
     attempts: list[Record]  # those that failed or were interrupted
-    counting: list[Record]  # those of users who began at once among them, which are in no cell
-    references: list[Reference]  # what the inventory says of cells, of this matrix or another
+    counting: list[Record]  # including those of users who began at once, which are in no cell
+    references: list[Reference]  # the inventory's, for this matrix and others
     about: About = field(default_factory=About)  # of its stacks and of provisioning
 
     @property
@@ -118,11 +118,12 @@ class Figures:
         return any(not work.equal for work in self.works)
 
     @property
-    def same_steps(self) -> bool:
-        """Whether an epoch has as many steps in every run, whatever its number of workers."""
+    def same_steps(self) -> bool | None:
+        """Whether an epoch has as many steps with any number of workers; None with only one number."""
         works = [record.specification.work for record in self.counting]
-        several = any(work.workers > 1 for work in works)
-        return several and len({work.steps_per_epoch for work in works}) == 1
+        if len({work.workers for work in works}) < 2:
+            return None
+        return len({work.steps_per_epoch for work in works}) == 1
 
 
 def half_width(accuracy: float, count: int) -> float:
@@ -220,7 +221,7 @@ def _same_batch_alone(
     groups: Mapping[tuple[tuple[str, str], ...], list[PlannedRun]],
     found: Mapping[tuple[tuple[str, str], ...], list[Record]],
 ) -> list[Record]:
-    """The records of one worker that takes as large a batch alone as this run's workers do together."""
+    """The records of a single worker whose batch is as large as that of this run's workers together."""
     ours, free = run.specification.work, {"workers", "batch_per_worker", "seed"}
     for key, runs in groups.items():
         work = runs[0].specification.work
@@ -260,12 +261,12 @@ def _phases(records: Sequence[Record]) -> dict[str, float] | None:
         return None
     means = {name: statistics.fmean(phases[name] for phases in found) for name in PHASES}
     preparing = [record.prepared.seconds for record in records if record.phases and record.prepared]
-    # As long as some runs of a cell did it all did: how its tokens come to be is a condition.
+    # If some runs of a cell did it, all did: how tokens are made is a condition, and a cell shares those.
     return means | {PREPARING: statistics.fmean(preparing)} if preparing else means
 
 
 def phase_names(cells: Sequence[Cell]) -> tuple[str, ...]:
-    """Every phase, in the order in which they are shown; where runs made their tokens, that as well."""
+    """Every phase, in the order shown; if any runs made their tokens, that as well."""
     if not any(PREPARING in (cell.phases or {}) for cell in cells):
         return PHASES
     before = PHASES.index("imports")

@@ -1,4 +1,4 @@
-"""From texts to a trained model: what runs that make their tokens themselves take, preparing included."""
+"""From texts to a trained model: the times of runs that make their own tokens, preparing included."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ class FromTexts:
     preparing_s: Estimate
     training_s: Estimate
     end_to_end_s: Estimate
-    preparing_ratio: Ratio | None  # to the baseline's, by pairs of the same seed; None where it has none
+    preparing_ratio: Ratio | None  # over the baseline's, by pairs of the same seed; None without pairs
     ratio: Ratio | None  # the same from end to end
 
 
 def end_to_end(record: Record) -> float:
-    """Seconds from the beginning of preparing, or of the stack's command, until that has ended.
+    """Seconds from the start of preparing, or of the stack's command, until that command has ended.
 
-    What lies between the two where the stack's command comes after preparing belongs to neither: it is the
-    time that Ansible takes to go from one to the other.
+    If the command starts after preparing has ended, the gap is not counted: it is Ansible's own time.
     """
     assert record.launch is not None and record.prepared is not None  # see `_records`
     launch, prepared = record.launch, record.prepared
@@ -68,7 +67,7 @@ def from_texts(figures: Figures) -> list[FromTexts]:
 
 
 def _ratio(pairs: Sequence[tuple[Record, Record]], seconds: Callable[[Record], float]) -> Ratio | None:
-    """Of pairs with times above 0: a clock that was set back within a run leaves 0 s or less."""
+    """Only of pairs with times above 0: a clock set back during a run yields 0 s or less."""
     times = [(seconds(ours), seconds(base)) for ours, base in pairs]
     return paired_ratio([pair for pair in times if min(pair) > 0])
 

@@ -23,24 +23,24 @@ class RolesEffort:
 class StackEffort:
     """What one stack took."""
 
-    roles: list[str]  # its own, and those that it called; none where it is not recorded
+    roles: list[str]  # its own, and those that it called; empty if not recorded
     stands_on: list[str]
     own: RolesEffort
     below: RolesEffort  # of the roles that it stands on
-    whole: Effort | None  # of both; None, too, where it is not known what it stands on
+    whole: Effort | None  # of both; also None if what it stands on is not known
 
 
 @dataclass(frozen=True)
 class Installing:
     """What the provisioning that set up a campaign's cluster took."""
 
-    stacks: dict[str, StackEffort]  # those of which the campaign keeps something
+    stacks: dict[str, StackEffort]  # those that the campaign keeps something about
     shared: list[str]  # roles that count for none of these stacks
     changes: int  # of all roles, by task and host
 
 
 def installing(figures: Figures) -> Installing:
-    """What the record that the campaign keeps says; without one nothing is recorded."""
+    """What the campaign's record of provisioning says; without one nothing is recorded."""
     provisioned = figures.about.provisioning
     stacks = figures.about.stacks.stacks if figures.about.stacks is not None else {}
     return Installing(

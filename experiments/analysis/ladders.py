@@ -1,4 +1,4 @@
-"""How much of an overhead comes from what: the rungs of a matrix's ladders, each held against the next."""
+"""Where an overhead comes from: the rungs of a matrix's ladders, each compared with the next."""
 
 from __future__ import annotations
 
@@ -23,26 +23,26 @@ from experiments.matrix.ladders import Ladder, Rung
 from experiments.records.record import Record
 
 IN_TRAINING: Final = ("data", "forward", "backward", "exposed_sync", "optimiser", "evaluation", "checkpoint")
-"""Phases that train_s consists of, besides what has no name."""
-MOST: Final = 2  # phases that changed most
+"""The named phases within train_s; the rest of it is `other`."""
+MOST: Final = 2  # phases shown for each step
 
 StepOutcome = Literal["costs", "saves", "open", "single"]
-"""`open`: no difference can be told; `single` is one pair."""
+"""`open`: no difference is shown; `single`: there is only one pair."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """From one rung to another: what train_s the upper one has more."""
+    """From one rung to another: how much longer the upper one's train_s is."""
 
     above: str  # labels
     below: str
     seconds: Difference  # by pairs of the same seed
-    percent: Difference | None  # of the ladder's last rung, by seed; None where that has none of these seeds
+    percent: Difference | None  # of the last rung's train_s, by seed; None if that has none of these seeds
     phases: list[tuple[str, float]]  # those that changed most, mean seconds
 
     @property
     def outcome(self) -> StepOutcome:
-        """What the change shows, by a p that is corrected for all steps of the report."""
+        """What the change shows, by a p corrected for all steps of the report."""
         if self.seconds.p is None:
             return "single"
         if self.seconds.p >= ALPHA:
@@ -115,13 +115,13 @@ def _of_ladder(
                     key = ladder.rest(axes)
                     groups.setdefault(key, {}).setdefault(number, []).append(run)
                     axes_of.setdefault(key, axes)
-    # Runs that stand on one rung only are another ladder's.
+    # A group on a single rung has nothing to compare: its runs are there for another ladder.
     several = {key: rungs for key, rungs in groups.items() if len(rungs) > 1}
     varying = _varying([dict(key) for key in several])
     for key, rungs in several.items():
         first = axes_of[key]
         common = [name for name, _ in key if name in varying]
-        # Where a ladder's own rungs tell workers or epochs apart, the first one's are shown.
+        # If the ladder's own rungs differ in workers or epochs, those of its first run are shown.
         axes = {name: first[name] for name in ("workers", "epochs", *common)}
         yield _waterfall(ladder, axes, rungs, counting)
 
@@ -169,7 +169,7 @@ def _is_complete(
     counting: dict[str, Record],
     measured: list[tuple[Rung, list[Record]]],
 ) -> bool:
-    """Whether it is measured from its first rung to its last, which may be the same run as the one before."""
+    """Whether its first and last rungs were measured; the last may be the same run as the one before."""
     last = {run.run_id for run in rungs.get(len(ladder.rungs) - 1, []) if run.run_id in counting}
     return (
         bool(measured)
@@ -230,6 +230,6 @@ def _changed_most(pairs: list[tuple[Record, Record]]) -> list[tuple[str, float]]
 
 
 def _phases(record: Record) -> dict[str, float]:
-    """train_s by phase; `other` is what training has no name for (a record's own is the whole run's)."""
+    """train_s by phase; `other` is the unnamed rest of training (a record's own covers the whole run)."""
     named = {name: (record.phases or {}).get(name, 0.0) for name in IN_TRAINING}
     return named | {"other": _train_s(record) - sum(named.values())}

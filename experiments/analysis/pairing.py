@@ -1,4 +1,4 @@
-"""Runs paired by their seed, and their times held against one another."""
+"""Runs paired by seed, and the ratios of their times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Clock = Literal["train_s", "total_s"]
 def paired_by_seed(
     first: Sequence[Record], second: Sequence[Record], clock: Clock = "train_s"
 ) -> list[tuple[Record, Record]]:
-    """The runs of the same seed that both have, with their times."""
+    """Pairs of runs with the same seed; runs without this time are left out."""
     others = {record.specification.work.seed: record for record in second if getattr(record, clock)}
     return [
         (record, others[record.specification.work.seed])

@@ -1,4 +1,4 @@
-"""The figures of a campaign against its inventory's references: what is within its band, what left it."""
+"""A campaign's figures against its inventory's references: which are within their bands, which left them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.analysis.statistics import Ratio
 from experiments.matrix.references import OVERHEADS, Reference
 from training.spec import RunSpec
 
-ABSENT: Final = object()  # no value of any axis is this
+ABSENT: Final = object()  # equals no axis's value
 
 
 @dataclass(frozen=True)
@@ -21,11 +21,11 @@ class CheckedFigure:
     reference: Reference
     cell: Cell
     here: float | None  # the mean over the cell's runs; None where there is none yet
-    n: int  # runs that it is the mean of; for ratios, of seeds that both cells have
+    n: int  # runs it is the mean of; for ratios, seeds that both cells have
 
     @property
     def outcome(self) -> Literal["within", "outside", "not run", "nothing to compare with"]:
-        """Where the figure lies; the two last where there is none."""
+        """Where the figure lies; the last two if there is none."""
         if self.here is None:
             return "nothing to compare with" if self.cell.records else "not run"
         low, high = self.reference.low, self.reference.high
@@ -34,18 +34,18 @@ class CheckedFigure:
 
     @property
     def deviation(self) -> float | None:
-        """By what part of the reference the figure is above it; None where there is no figure."""
+        """How far the figure is above the reference, as a fraction of it; None without a figure."""
         value = self.reference.value
         return None if self.here is None else (self.here - value) / abs(value)
 
 
 @dataclass(frozen=True)
 class ReferenceCheck:
-    """What the references say of a campaign."""
+    """What the references say about a campaign."""
 
     checked: list[CheckedFigure]
-    unmatched: list[Reference]  # for this matrix, or for any, and fitting no cell of it
-    other_matrices: list[str]  # those that the other references are for
+    unmatched: list[Reference]  # for this matrix, or for any, that match none of its cells
+    other_matrices: list[str]  # that the remaining references are for
 
     @property
     def outside(self) -> list[CheckedFigure]:
@@ -59,7 +59,7 @@ class ReferenceCheck:
 
 
 def check_references(figures: Figures) -> ReferenceCheck:
-    """Every cell that a reference means, with what became of it, in the order of the references."""
+    """Every cell that a reference is for, with its outcome, in the order of the references."""
     specifications = {
         _key(run.axes): run.specification for run in reversed(figures.campaign.measured)
     }  # of a cell's first run: only the seed differs
@@ -92,7 +92,7 @@ def _has(cell: Cell, quantity: str, baseline: str) -> bool:
 
 
 def _fits(reference: Reference, cell: Cell, specification: RunSpec) -> bool:
-    """Whether the cell has every value that the reference names, as an axis or as the same in all runs."""
+    """Whether the cell has every value that the reference names, as an axis or in common with all runs."""
     work, conditions = specification.work, specification.conditions
     for name, wanted in reference.axes.items():
         field = getattr(work, name, getattr(conditions, name, ABSENT))

@@ -1,4 +1,4 @@
-"""The figures of what runs used, from what their ranks read: one number for each run, and cells' means."""
+"""What runs used, from the counters that their ranks read: one number for each run, and cells' means."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ MB: Final = 2**20  # bytes
 GRADIENT_BYTES: Final = {
     "allreduce": 4,
     "bf16": 2,
-}  # of one parameter on its way, by the work's `gradient_sync`
+}  # that are sent for each parameter, by the work's `gradient_sync`
 
 
 @dataclass(frozen=True)
 class CellUse:
-    """What the runs of a cell used, by quantity; None where no run tells."""
+    """What the runs of a cell used, by quantity; None where no run has it."""
 
     cell: Cell
-    runs: int  # that tell something
+    runs: int  # that have any of it
     found: dict[str, Estimate | None]
 
 
 def resource_use(cells: Sequence[Cell]) -> list[CellUse]:
-    """What the runs of each cell used; cells of which no record says anything are left out."""
+    """What the runs of each cell used; cells whose records have none of it are left out."""
     found = []
     for cell in cells:
         telling = [record for record in cell.records if any(rank.use for rank in record.ranks)]
@@ -40,7 +40,7 @@ def resource_use(cells: Sequence[Cell]) -> list[CellUse]:
 
 
 def ring_bytes(parameters: int, ranks: int, width: int = 4) -> float:
-    """Bytes that each rank sends, and receives, where gradients of `width` bytes are summed in a ring."""
+    """Bytes that each rank sends, and receives, when gradients of `width` bytes are summed in a ring."""
     return parameters * width * 2 * (ranks - 1) / ranks
 
 
@@ -51,7 +51,7 @@ def _values(records: Iterable[Record], of: Callable[[Record], float | None]) -> 
 def _of_ranks(
     pick: Callable[[RankUse], float | None], sum_up: Callable[[list[float]], float] = statistics.fmean
 ) -> Callable[[Record], float | None]:
-    """A quantity of a run that is its ranks' mean (or else); None unless all of them tell."""
+    """A run's quantity as its ranks' mean (or another `sum_up`); None unless every rank has it."""
 
     def of(record: Record) -> float | None:
         values = [pick(rank.use) if rank.use else None for rank in record.ranks]
@@ -64,22 +64,19 @@ def _of_ranks(
 def _shared(
     record: Record, key: Callable[[Rank, RankUse], Hashable], pick: Callable[[RankUse], float | None]
 ) -> list[float] | None:
-    """A figure that some ranks have in common, once for all that have the same `key`.
-
-    None unless all of them tell.
-    """
+    """A figure shared by ranks with the same `key`, once for each key; None unless every rank has it."""
     groups: dict[Hashable, list[float]] = {}
     for rank in record.ranks:
         value = pick(rank.use) if rank.use else None
         if rank.use is None or value is None:
             return None
         groups.setdefault(key(rank, rank.use), []).append(value)
-    # They have read the same counter, some moments apart.
+    # They read the same counter, moments apart.
     return [statistics.fmean(values) for values in groups.values()]
 
 
 def _traffic(direction: str) -> Callable[[Record], float | None]:
-    """MB by rank and step over the interface on which the ranks meet."""
+    """MB per rank and step over the interface through which the ranks meet."""
 
     def pick(use: RankUse) -> float | None:
         name = use.way.interface
@@ -105,7 +102,7 @@ def _in_theory(record: Record) -> float | None:
 def _of_machines(
     pick: Callable[[RankUse], float | None], sum_up: Callable[[list[float]], float]
 ) -> Callable[[Record], float | None]:
-    """A quantity of whole machines, each of which is counted once, however many ranks it has."""
+    """A quantity of whole machines, each counted once, however many ranks it has."""
 
     def of(record: Record) -> float | None:
         found = _shared(record, lambda rank, use: use.machine.id or rank.node or rank.host, pick)

@@ -1,4 +1,4 @@
-"""What a setting brings: cells that differ in one axis only, held against that axis's first value."""
+"""The effect of a setting: cells that differ in one axis only, compared with that axis's first value."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.analysis.verdicts import Outcome, outcome
 
 @dataclass(frozen=True)
 class SettingComparison:
-    """A cell against the one that has an axis's first value, and all else alike; p is corrected for all."""
+    """A cell against the one with the axis's first value and all else equal; p is corrected for all."""
 
     axis: str
     cell: Cell
@@ -33,7 +33,7 @@ class SettingComparison:
 
 
 def setting_comparisons(figures: Figures) -> list[SettingComparison]:
-    """Every comparison of settings that the runs allow, in the order of the matrix; a ladder has its own."""
+    """Every comparison of settings that the runs allow, in the matrix's order; none if it has ladders."""
     found = []
     first = figures.cells[0].axes if figures.cells and not figures.campaign.ladders else {}
     for axis in (name for name in first if name not in USUAL_AXES):

@@ -1,9 +1,9 @@
-"""The statistics of the report: intervals, paired ratios, equivalence, and what the runs could have seen.
+"""The statistics of the report: intervals, paired ratios, equivalence, and what the runs could have detected.
 
-Times are compared as ratios, so their logarithms are what is averaged: a stack that is twice as slow in one
-block and half as slow in another is neither. Runs are paired within their block (the same seed), so that a
-drift of the machine cancels. With five or so pairs, Student's t is right where the logarithms are about
-normal, as those of times of equal work are; a bootstrap of so few would give intervals that are too short.
+Times are compared as ratios, so their logarithms are averaged: a stack that is twice as slow in one block and
+twice as fast in another comes out even. Runs are paired within their block (the same seed), so a drift of the
+machine cancels. With five or so pairs, Student's t is right if the logarithms are roughly normal, as those of
+times of equal work are; a bootstrap of so few would give intervals that are too short.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from scipy import optimize, stats
 
 LEVEL: Final = 0.95  # of intervals
 MARGIN: Final = 0.03  # "no worse than 3 %"
-POWER: Final = 0.8  # with which the smallest visible difference is seen
-BEYOND: Final = 100  # a logarithm of a ratio that no two times have
+POWER: Final = 0.8  # with which the smallest visible difference is detected
+BEYOND: Final = 100  # a log ratio that no two times reach
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its interval; without a spread (one value) the ends are None."""
+    """A mean with its interval; of a single value, the ends and sd are None."""
 
     mean: float
     low: float | None
@@ -44,7 +44,7 @@ class Ratio:
     high: float | None
     p: float | None  # of no difference, two-sided; None with one pair
     equivalent_p: float | None  # of a difference of MARGIN or more, either way (TOST); small = equivalent
-    visible: float | None  # the smallest difference that so many pairs of this spread show with POWER
+    visible: float | None  # the smallest difference that this many pairs with this spread detect with POWER
     error: float | None  # standard error of the mean logarithm
     n: int
 
@@ -57,7 +57,7 @@ class Difference:
     low: float | None  # ends of the 95 % interval; None with one pair
     high: float | None
     p: float | None  # of no difference, two-sided; None with one pair
-    visible: float | None  # the smallest difference that so many pairs of this spread show with POWER
+    visible: float | None  # the smallest difference that this many pairs with this spread detect with POWER
     error: float | None  # standard error of the mean
     n: int
 
@@ -70,11 +70,11 @@ class Split:
     fixed_half: float | None  # half the width of the 95 % interval; None with fewer than two lines
     step_s: float
     step_half: float | None
-    n: int  # runs that it comes from
+    n: int  # runs it is fitted to
 
 
 def estimate(values: Sequence[float]) -> Estimate | None:
-    """Mean of `values` with Student's interval; None of nothing."""
+    """Mean of `values` with Student's interval; None without values."""
     if not values:
         return None
     mean, n = float(np.mean(values)), len(values)
@@ -114,7 +114,7 @@ def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
 
 
 def mean_difference(differences: Sequence[float]) -> Difference | None:
-    """Mean of paired differences with Student's interval; None of nothing."""
+    """Mean of paired differences with Student's interval; None without pairs."""
     found = estimate(differences)
     if found is None:
         return None
@@ -133,10 +133,10 @@ def mean_difference(differences: Sequence[float]) -> Difference | None:
 
 
 def ratios_together(found: Sequence[Ratio]) -> list[Ratio]:
-    """The same ratios as comparisons that are made together, in the order given.
+    """The same ratios, in the order given, corrected as comparisons made together.
 
-    Their p values are corrected by Holm, those of a difference and those of equivalence each for themselves;
-    what is visible is so to as many tests, each against the bar that is enough whatever the others show.
+    The p values are corrected by Holm's method, those of a difference separately from those of equivalence;
+    `visible` becomes what one of so many tests detects at Bonferroni's level, whatever the others show.
     """
     number = sum(each.p is not None for each in found)
     corrected = zip(
@@ -151,7 +151,7 @@ def ratios_together(found: Sequence[Ratio]) -> list[Ratio]:
 
 
 def differences_together(found: Sequence[Difference]) -> list[Difference]:
-    """The same of differences."""
+    """The same for differences."""
     number = sum(each.p is not None for each in found)
     return [
         each
@@ -162,7 +162,7 @@ def differences_together(found: Sequence[Difference]) -> list[Difference]:
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """p values corrected for being several (Holm, 1979), in the order given; None is none, and stays."""
+    """p values corrected for their number (Holm, 1979), in the order given; None stays and is not counted."""
     known = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
     corrected: list[float | None] = [None] * len(p_values)
     highest = 0.0
@@ -175,9 +175,9 @@ def holm(p_values: Sequence[float | None]) -> list[float | None]:
 def split(blocks: Mapping[int, Sequence[tuple[float, float]]]) -> Split | None:
     """Fixed part and part per step of times at different lengths; None without two lengths.
 
-    Each block that has every length gives a line, and their means have Student's intervals: long runs vary
-    more than short ones, and the runs of a block share its drift, so that no one line through all runs knows
-    how far it is off. Where fewer than two blocks are whole there is just that line, without an interval.
+    Each block with every length gives a line, and the means over these lines have Student's intervals. One
+    line through all runs has no valid interval: long runs vary more than short ones, and the runs of a block
+    share its drift. With fewer than two complete blocks there is just that line, without an interval.
 
     Args:
         blocks: number of steps and seconds of each run, by seed.
@@ -190,7 +190,7 @@ def split(blocks: Mapping[int, Sequence[tuple[float, float]]]) -> Split | None:
     used = whole if len(whole) > 1 else [points]
     lines = [linear_regression(*zip(*block, strict=True)) for block in used]
     fixed, step = estimate([line.intercept for line in lines]), estimate([line.slope for line in lines])
-    assert fixed is not None and step is not None  # there is a line
+    assert fixed is not None and step is not None  # there is at least one line
     return Split(fixed.mean, _half(fixed), step.mean, _half(step), sum(len(block) for block in used))
 
 
@@ -224,7 +224,7 @@ def _visible_ratio(error: float, n: int, number: int) -> float:
 
 @cache
 def _detectable(freedom: int, number: int) -> float:
-    """The difference, in standard errors, that one of `number` two-sided tests sees (noncentral t)."""
+    """The difference, in standard errors, that one of `number` two-sided tests detects (noncentral t)."""
     critical = float(stats.t.ppf(1 - (1 - LEVEL) / 2 / number, freedom))
 
     def lacking(shift: float) -> float:

@@ -1,7 +1,7 @@
 """Several users at once on a cluster: who waits, who is slowed down and how fairly, against runs alone.
 
-All times are the stack's own, by its launch: from submission (or start) to end. What Ansible does around it
-differs between a run that is alone and one that begins with others, and is left out.
+All times are those of the stack's launch, from submission (or start) to end. Ansible's work around it is left
+out, because it differs between a run made alone and one that begins with others.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class User:
 
     @property
     def waited_s(self) -> float:
-        """Seconds from submission until the slowest rank's process was there."""
+        """Seconds from submission until the slowest rank's process existed."""
         return waited_s(self.record)
 
     @property
@@ -63,20 +63,20 @@ class User:
 
     @property
     def seed(self) -> int:
-        """By which users of one occasion are told apart."""
+        """Tells the users of one occasion apart."""
         return self.record.specification.work.seed
 
 
 @dataclass(frozen=True)
 class Occasion:
-    """One occasion on which users began at the same moment."""
+    """Users who began at the same moment."""
 
-    cell: Cell  # of the same runs, alone
+    cell: Cell  # that of the same runs made alone
     users: list[User]
 
     @property
     def fairness(self) -> float:
-        """Jain's index of the slowdowns: 1 where all are slowed down alike, 1/n where one bears it all."""
+        """Jain's index of the slowdowns: 1 if all are slowed down alike, 1/n if one bears it all."""
         slowdowns = [user.slowdown for user in self.users]
         return sum(slowdowns) ** 2 / (len(slowdowns) * sum(each**2 for each in slowdowns))
 
@@ -88,24 +88,24 @@ class Occasion:
 
     @property
     def in_turn_s(self) -> float:
-        """Seconds that as many runs take one after another, each alone."""
+        """Seconds that as many runs take one after another, each as long as alone."""
         return sum(user.alone.took_s for user in self.users)
 
     @property
     def overlap_s(self) -> float:
-        """Seconds in which two of them trained at the same time; of several pairs, those that share most."""
+        """Seconds during which two of them trained at the same time; the longest overlap of any pair."""
         spans = [user.training for user in self.users]
         pairs = [min(one[1], other[1]) - max(one[0], other[0]) for one, other in combinations(spans, 2)]
         return max(0.0, *pairs)
 
     @property
     def shortest_s(self) -> float:
-        """Seconds of the shortest training among them."""
+        """The duration of the shortest training among them, in seconds."""
         return min(end - up for up, end in (user.training for user in self.users))
 
     @property
     def in_turn(self) -> list[User] | None:
-        """The users in the order in which they trained, if each began when the one before had ended."""
+        """The users in the order they trained, if each began after the one before had ended; else None."""
         order = sorted(self.users, key=lambda user: user.training)
         return order if all(a.training[1] <= b.training[0] for a, b in pairwise(order)) else None
 
@@ -122,13 +122,13 @@ def launch_of(record: Record) -> Launch:
 
 
 def waited_s(record: Record) -> float:
-    """Seconds from submission until the slowest rank's process was there: the queue, and the launch."""
+    """Seconds from submission until the slowest rank's process existed: queue plus launch."""
     phases = record.phases or {}
     return phases["queue"] + phases["launch"]
 
 
 def occasions(figures: Figures) -> tuple[list[Occasion], int]:
-    """Every occasion of which all runs are ok, and the number of those without a run of the cell alone."""
+    """Every complete occasion, and how many were left out because their cell has no run made alone."""
     cells = {repr(cell.axes): cell for cell in figures.cells}
     found, unmatched = [], 0
     for axes, records in _whole(figures):

@@ -9,11 +9,11 @@ from experiments.analysis.statistics import LEVEL, Ratio
 ALPHA: Final = 1 - LEVEL
 
 Outcome = Literal["longer", "shorter", "same", "open", "single"]
-"""`open` is neither a difference nor sameness; `single` is one pair."""
+"""`open`: neither a difference nor equivalence is shown; `single`: there is only one pair."""
 
 
 def outcome(ratio: Ratio) -> Outcome:
-    """What a ratio of times shows, by its p values, which are corrected where it is one of several."""
+    """What a ratio of times shows, by its p values (corrected if it is one of several)."""
     if ratio.p is None or ratio.equivalent_p is None:
         return "single"
     if ratio.p < ALPHA:
@@ -22,5 +22,5 @@ def outcome(ratio: Ratio) -> Outcome:
 
 
 def is_small(ratio: Ratio) -> bool:
-    """Whether a difference, if there is one, is surely less than the margin of sameness."""
+    """Whether any difference is shown to be below the margin of equivalence."""
     return ratio.equivalent_p is not None and ratio.equivalent_p < ALPHA

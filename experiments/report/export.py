@@ -1,4 +1,4 @@
-"""Every figure of a report as rows of a table, in CSV and Parquet, for whoever computes further."""
+"""Every figure of a report as rows of a table, in CSV and Parquet, for further computation."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS: Final = pa.schema(
         ("reference", pa.float64()),  # of the inventory, with the ends of its band; none = open
         ("band_low", pa.float64()),
         ("band_high", pa.float64()),
-        ("run", pa.string()),  # of a row that is one run's own
+        ("run", pa.string()),  # only in rows of a single run
         ("seed", pa.int64()),
         ("p_equivalent", pa.float64()),  # of a difference of 3 % or more (TOST)
         ("visible", pa.float64()),  # the smallest difference that would have shown, as a fraction

@@ -34,7 +34,7 @@ def export_rows(analysis: Analysis) -> list[Row]:
 
 
 def _cell(cell: Cell, section: str) -> Row:
-    """What every row of a cell says of it."""
+    """What all rows of a cell have in common."""
     return {
         "section": section,
         "stack": cell.stack,
@@ -72,7 +72,7 @@ def _cell_rows(cell: Cell, baseline: str) -> Iterator[Row]:
         value, half, n = cell.accuracy.accuracy, cell.accuracy.half_width, cell.accuracy.n
         ends = {"low": value - half, "high": value + half} if n == 1 else {}
         yield _cell(cell, "accuracy") | _figure("accuracy", value, n, **ends)
-        # The interval is one run's: a mean of several, of the same reviews, has another.
+        # The interval is that of one run: the mean of several, over the same reviews, has another.
         yield _cell(cell, "accuracy") | _figure("accuracy, half a 95 % interval of one run", half, n)
     for name, seconds in (cell.phases or {}).items():
         yield _cell(cell, "phases") | _figure(name, seconds, len(cell.records))
@@ -129,7 +129,7 @@ def _use_rows(analysis: Analysis) -> Iterator[Row]:
 
 
 def _run_rows(figures: Figures) -> Iterator[Row]:
-    """Every run's own times: what the means are made of, and an outlier is seen in."""
+    """Every run's own times, which the means are made from and which show outliers."""
     for cell in figures.cells:
         for record in cell.records:
             run = {"run": record.run_id, "seed": record.specification.work.seed}

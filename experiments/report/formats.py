@@ -27,7 +27,7 @@ PLAIN: Final = Format(None)
 GROUPED: Final = Format(grouped=True)
 RATIO: Final = Format(2)
 TENTHS: Final = Format(1)
-P_VALUE: Final = Format(3, least=0.001)  # no more exact than it means anything
+P_VALUE: Final = Format(3, least=0.001)  # no more digits than mean anything
 PERCENT: Final = Format(0, factor=100, unit=" %")
 CHANGE: Final = Format(1, signed=True, factor=100, unit=" %")
 
@@ -50,7 +50,7 @@ def quantity(value: float | None, form: Format = COUNT) -> str:
 
 
 def interval(low: float | None, high: float | None, form: Format = COUNT) -> str:
-    """`0.98 to 1.02`, or what is said of one end alone."""
+    """`0.98 to 1.02`, or `at most 1.02` and `at least 0.98` of one end alone."""
     if low is None and high is None:
         return NOTHING
     if low is None:
@@ -67,16 +67,16 @@ def span(numbers: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Value:
-    """A table's cell: what is known, and how it is written. Without a value it is an interval, or nothing."""
+    """A table's cell: a value and how it is written. Without a value it is an interval, or nothing."""
 
     value: float | str | None
     format: Format = COUNT
     spread: float | None = None  # follows a ±
     low: float | None = None  # ends of an interval
     high: float | None = None
-    note: str = ""  # in brackets, behind the interval
+    note: str = ""  # in brackets, after the interval
     kind: Literal["", "code", "bad"] = ""
-    section: str = ""  # title of the section of the report that it leads to
+    section: str = ""  # title of the report's section that it links to
 
     @property
     def main(self) -> str:
@@ -90,19 +90,19 @@ class Value:
 
     @property
     def aside(self) -> str:
-        """What stands in brackets behind it."""
+        """What follows it in brackets."""
         known = self.value is not None and self.low is not None and self.high is not None
         ends = interval(self.low, self.high, replace(self.format, unit="")) if known else ""
         return ", ".join(filter(None, (ends, self.note)))
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """The value, with what follows it."""
         return f"{self.main} ({self.aside})" if self.aside else self.main
 
     @property
     def sort_key(self) -> str | None:
-        """The bare number by which its column is sorted; "" where there is nothing, None of words."""
+        """The bare number by which its column is sorted; "" if there is nothing, None for words."""
         if isinstance(self.value, str):
             return None
         found = next((each for each in (self.value, self.low, self.high) if each is not None), None)

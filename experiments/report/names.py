@@ -22,7 +22,7 @@ def value_text(value: Any) -> str:
 
 
 def setting_text(settings: Mapping[str, Any], without: str = "") -> str:
-    """`gradient_sync bf16, threads 2`; "" of no settings. The axes that every matrix has are none."""
+    """`gradient_sync bf16, threads 2`; "" without settings. The axes that every matrix has don't count."""
     return ", ".join(
         f"{name} {value_text(value)}"
         for name, value in settings.items()
@@ -54,19 +54,19 @@ def ladder_name(waterfall: Waterfall) -> str:
 
 
 def missing_reason(missing: MissingRun) -> str:
-    """Why a planned run has no result that counts, a sentence."""
+    """Why a planned run has no result that counts, as a sentence."""
     run, last = missing.run, missing.last
     if missing.reason == "not ok" and last is not None:
         ended = "was interrupted" if last.status == "interrupted" else last.status
         return f"No attempt is ok; the last one {ended}: {last.reason}"
     if missing.reason == "others":
         others = " and ".join(run_id for run_id in run.together if run_id != run.run_id)
-        return f"It is ok, but of {others}, with which it began, there is no result of the same moment."
+        return f"It is ok, but it began together with {others}, and a result of that occasion is missing."
     return run.cannot_run or "Not run yet."
 
 
 def by_length(items: Sequence[Item], cell_of: Callable[[Item], Cell]) -> list[list[Item]]:
-    """Items whose cells differ in nothing but their epochs, together."""
+    """Items grouped by their cells, which differ only in epochs within a group."""
     groups: dict[str, list[Item]] = {}
     for item in items:
         groups.setdefault(repr(cell_of(item).axes | {"epochs": None}), []).append(item)
@@ -80,12 +80,12 @@ def envelope(found: Sequence[Ratio]) -> tuple[float, float]:
 
 
 def cells_name(group: Sequence[Cell], among: Sequence[Cell]) -> str:
-    """A stack with its number of workers, and whatever else tells these cells from the others."""
+    """A stack with its number of workers, and whatever else tells these cells apart from the others."""
     return f"{group[0].stack} with {listed([counted(group[0].workers, 'worker'), *_apart(group, among)])}"
 
 
 def stack_name(group: Sequence[Cell], among: Sequence[Cell]) -> str:
-    """A stack, with its number of epochs where other cells of as many workers have other ones."""
+    """A stack, with whatever tells these cells apart from others with as many workers."""
     apart = _apart(group, among)
     return f"{group[0].stack} with {listed(apart)}" if apart else group[0].stack
 
@@ -96,11 +96,11 @@ def listed(texts: Sequence[str]) -> str:
 
 
 def _apart(group: Sequence[Cell], among: Sequence[Cell]) -> list[str]:
-    """Epochs and settings of cells that differ in epochs alone, as far as others of as many workers differ.
+    """Epochs and settings that tell some cells apart from others with as many workers.
 
     Args:
-        group: the cells that are named.
-        among: all that are spoken of.
+        group: the cells to name, which differ only in epochs.
+        among: all cells that are mentioned.
     """
     first = group[0]
     others = [other.axes for other in among if other.workers == first.workers]

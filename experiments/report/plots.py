@@ -16,12 +16,12 @@ from experiments.report.names import setting_text
 from experiments.report.sections.ladders import draw_waterfalls
 from experiments.util.words import counted
 
-# Okabe and Ito's colours, which people with any kind of colour vision tell apart.
+# Okabe and Ito's colours, which people with any kind of colour vision can tell apart.
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#000000")
 HATCHES: Final = ("", "//", "xx", "..")
 INCHES_A_BAR: Final = 0.3
 DOT: Final = 14  # points², of one run
-WIDTH: Final = 55  # characters that a title of half the width has room for
+WIDTH: Final = 55  # characters that fit into a title of half the width
 FORMATS: Final = {"png": {"Software": None}, "svg": {"Date": None}}  # what would differ from day to day
 DARK: Final = """
 @media (prefers-color-scheme: dark) {
@@ -32,7 +32,7 @@ DARK: Final = """
   [style*="stroke: #dddddd"] { stroke: #353c45 !important }
 }
 """
-"""Where a reader wants it dark, an SVG changes black and white for the page's colours; hues stay."""
+"""For readers who prefer dark, an SVG replaces black and white with the page's colours; hues stay."""
 
 
 def plots_of(analysis: Analysis) -> dict[str, bytes]:
@@ -139,7 +139,7 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Dissertation) -> None:
 
 
 def _dots(axes: Any, bars: Sequence[Any], times: Sequence[Sequence[float]]) -> None:
-    """One dot for each run of each bar, beside the line of its interval: none of them is left out."""
+    """One dot for every run, beside the line of its bar's interval."""
     dots = [
         (bar.get_x() + bar.get_width() / 4, seconds)
         for bar, each in zip(bars, times, strict=True)
@@ -150,7 +150,7 @@ def _dots(axes: Any, bars: Sequence[Any], times: Sequence[Sequence[float]]) -> N
 
 
 def _first_settings(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
-    """For each number of workers the cells with its first setting, and a line that says so if others lack."""
+    """The cells with each number of workers' first setting, and a line that says so if any are left out."""
     first: dict[int, str] = {}
     for cell in cells:
         first.setdefault(cell.workers, setting_text(cell.settings))
@@ -159,12 +159,12 @@ def _first_settings(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
         return shown, ""
     names = [name for name, value in cells[0].axes.items() if any(each.axes[name] != value for each in cells)]
     settings = {setting_text({name: cell.axes[name] for name in names}) for cell in shown}
-    only = settings.pop() if len(settings) == 1 else "the first setting of each number of workers"
+    only = settings.pop() if len(settings) == 1 else "the first setting for each number of workers"
     return shown, f"\n{fill(f'only {only}', WIDTH)}"
 
 
 def _phases(figure: Any, cells: Sequence[Cell]) -> None:
-    """Where the time of every cell goes, and the whole of each of its runs as a dot."""
+    """Where the time of every cell goes, with the total of each of its runs as a dot."""
     shown = [cell for cell in cells if cell.phases is not None]
     figure.set_figheight(max(figure.get_figheight(), 1.5 + INCHES_A_BAR * len(shown)))
     axes = figure.subplots()
@@ -187,17 +187,17 @@ def _phases(figure: Any, cells: Sequence[Cell]) -> None:
         axes.scatter(*zip(*dots, strict=True), s=DOT, color="#ffffff", edgecolors="#000000", zorder=3)
     axes.set_yticks(range(len(shown)), [_label(cell, shown) for cell in shown])
     axes.invert_yaxis()
-    axes.set_xlabel("seconds of the slowest rank, mean")
+    axes.set_xlabel("seconds on the slowest rank, mean")
     axes.set_title("where the time goes")
     axes.legend(frameon=False, ncols=1, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _curves(figure: Any, cells: Sequence[Cell]) -> None:
-    """Loss and accuracy by epoch, means over the seeds, all stacks over one another."""
+    """Loss and accuracy by epoch, means over the seeds, all stacks overlaid."""
     losses, accuracies = figure.subplots(1, 2)
     stacks = list(dict.fromkeys(cell.stack for cell in cells))
     for at, cell in enumerate(cells):
-        # Equal work gives equal curves: what lies below is broader, so that it is seen.
+        # Equal work gives equal curves: those below are drawn wider to stay visible.
         below = len(stacks) - 1 - stacks.index(cell.stack)
         for axes, name in ((losses, "train_loss"), (accuracies, "validation_accuracy")):
             by_epoch: dict[int, list[float]] = {}

@@ -1,4 +1,4 @@
-"""Tables of the report as data: each template only draws them."""
+"""Tables of the report as data: the templates only draw them."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Table:
     columns: list[Column]
     rows: Sequence[Sequence[Value | str]]
     after: list[str] = field(default_factory=list)  # remarks below it
-    marked: list[int] = field(default_factory=list)  # rows that call for attention, from 0
+    marked: list[int] = field(default_factory=list)  # indices of the rows that call for attention
 
     @property
     def cells(self) -> list[list[Value]]:
-        """The rows; words are values, too."""
+        """The rows, with words turned into values."""
         return [[each if isinstance(each, Value) else Value(each) for each in row] for row in self.rows]
 
     @property
     def texts(self) -> list[list[str]]:
-        """The rows as they are read."""
+        """The rows as text."""
         return [[each.text for each in row] for row in self.cells]
 
 
 def columns(*names: str, words: Sequence[str] = ()) -> list[Column]:
-    """Columns of numbers, but for those in `words`."""
+    """Columns of numbers, except those in `words`."""
     return [Column(name, name not in words) for name in names]

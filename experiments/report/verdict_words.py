@@ -13,18 +13,18 @@ from experiments.report.formats import PERCENT, RATIO, Format, number, quantity
 from experiments.util.words import counted
 
 MOSTLY: Final = "four times in five"  # POWER
-TENFOLD: Final = 9.0  # more by as much: ten times as long
+TENFOLD: Final = 9.0  # 900 % more: ten times as long
 SAME: Final = f"the same within {quantity(MARGIN, PERCENT)}"
 SINGLE: Final = "a single pair: no interval, and nothing can be said"
 
 
 @dataclass(frozen=True)
 class Words:
-    """How every outcome is said."""
+    """The wording of every outcome."""
 
     longer: str
     shorter: str
-    small: str  # follows either of these where the difference is surely less than the margin
+    small: str  # follows either of these if the difference is shown to be below the margin
     same: str
     open: str  # {visible} is the smallest difference that would have shown four times in five
     single: str
@@ -49,7 +49,7 @@ SCREEN: Final = Words(
 
 
 def verdict(ratio: Ratio, words: Words = REPORT) -> str:
-    """What may be said of a ratio, and no more."""
+    """What may be said about a ratio, and no more."""
     found = outcome(ratio)
     said: str = getattr(words, found)
     if found in ("longer", "shorter") and is_small(ratio):
@@ -58,7 +58,7 @@ def verdict(ratio: Ratio, words: Words = REPORT) -> str:
 
 
 def step_verdict(step: Step) -> str:
-    """What may be said of what a ladder's step removes."""
+    """What may be said about a ladder's step, and no more."""
     if step.outcome == "open":
         visible = number(step.seconds.visible, RATIO)
         return f"can't tell: only about {visible} s or more would have shown {MOSTLY}"
@@ -66,19 +66,19 @@ def step_verdict(step: Step) -> str:
 
 
 def corrected_text(p_values: Sequence[float | None]) -> str:
-    """For how many comparisons the p values of a table are corrected; single pairs are none."""
+    """How many comparisons a table's p values are corrected for; single pairs don't count."""
     made = sum(p is not None for p in p_values)
     if not made:
-        return "There are single pairs only: none is a comparison, and nothing has a p."
+        return "There are only single pairs, which are not compared and have no p."
     single = len(p_values) - made
-    aside = f" ({counted(single, 'single pair')} beside, without a p)" if single else ""
+    aside = f" (besides {counted(single, 'single pair')} without a p)" if single else ""
     if made == 1:
-        return f"One comparison is made here{aside}, and p needs no correction."
+        return f"One comparison is made here{aside}, so p needs no correction."
     return f"p is corrected for the {made} comparisons made here{aside}."
 
 
 def _visible_text(fraction: float) -> str:
-    """No more exact than a spread of a few runs lets it be known."""
+    """No more exact than the spread of a few runs allows."""
     if fraction >= TENFOLD:
         return "ten times"
     return f"about {quantity(fraction, Format(1 if fraction < 0.1 else 0, factor=100, unit=' %'))}"

@@ -42,8 +42,8 @@ SHOWN: Final = {
     "times": "Training time by stack and number of workers, here and in the dissertation; each bar is the "
     "mean of n runs, each dot one of them.",
     "phases": "Where the time of every stack goes, phase by phase; each bar shows the means of n runs, each "
-    "dot the whole of one of them.",
-    "why": "How much of each ladder's training time every step takes away.",
+    "dot the total of one of them.",
+    "why": "How much training time each step of a ladder removes.",
     "curves": "Training loss and validation accuracy after each epoch; each line is the mean of n runs.",
 }
 
@@ -133,7 +133,7 @@ def _render(template: str, content: dict[str, Any], *, html: bool) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    # A reason may hold anything: it must not end a cell of a Markdown table.
+    # A reason may contain anything: it must not end a cell of a Markdown table.
     environment.filters["cell"] = lambda value: (
         " ".join(str(value).split()).replace("|", "\\|").replace("<", "&lt;")
     )
@@ -144,7 +144,7 @@ def _render(template: str, content: dict[str, Any], *, html: bool) -> str:
 
 
 def _plots_inside(plots: dict[str, bytes]) -> list[dict[str, str]]:
-    """The plots as a page can hold them, and what they show."""
+    """The plots, encoded for the page, with their captions."""
     return [
         {
             "name": name,

@@ -113,7 +113,7 @@ def test_spark_gave_every_rank_a_declared_gpu_and_the_record_says_that_it_is_non
     for name, node in by_stack["spark"]["environment"]["nodes"].items():
         assert [gpu["pseudo"] for gpu in node["gpus"]] == ([True] if name != "master" else [])
     (report,) = (testbed.root / "results" / "quick").glob("*/report.md")
-    assert "The pseudo-GPUs are declared only" in report.read_text(encoding="utf-8")
+    assert "The pseudo-GPUs are only declared" in report.read_text(encoding="utf-8")
 
 
 def test_a_worker_whose_gpu_is_gone_starts_all_the_same(testbed: Testbed) -> None:

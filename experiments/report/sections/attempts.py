@@ -1,4 +1,4 @@
-"""What has no result that counts: runs that were not made, and attempts that failed."""
+"""Runs without a result that counts, and attempts that failed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.report.tables import Table, columns
 
 
 def not_run_table(missing: Sequence[MissingRun]) -> Table:
-    """Runs without a result, those with the same reason together."""
+    """Runs without a result, grouped by reason."""
     by_reason: dict[str, list[str]] = {}
     for each in missing:
         by_reason.setdefault(missing_reason(each), []).append(each.run.run_id)

@@ -16,11 +16,11 @@ from experiments.report.sections.references import references_conclusion
 from experiments.report.sections.users import company_sentences
 from experiments.util.words import counted
 
-NOT_OF_TIMES: Final = "So nothing is said of their times against one another."
+NOT_OF_TIMES: Final = "The stacks' times are not compared."
 
 
 def conclusions(analysis: Analysis) -> list[str]:
-    """What follows the sentence on equal weights: the stacks' times, what more workers bring, what lacks."""
+    """The sentences after that on equal weights: the stacks' times, scaling, missing results."""
     return [
         *company_sentences(analysis.figures, analysis.unmatched_occasions),
         *_of_times(analysis),
@@ -29,10 +29,10 @@ def conclusions(analysis: Analysis) -> list[str]:
 
 
 def _of_times(analysis: Analysis) -> list[str]:
-    """The stacks' times, what more workers bring, and what lacks.
+    """The stacks' times, scaling, and missing results.
 
-    Where a matrix asks for something else, what its ladders or settings say stands first, and nothing is said
-    of what it doesn't ask for. Where equal work ended with different weights, their times are not compared.
+    If a matrix asks for something else, what its ladders or settings say comes first, and nothing is said
+    about what it doesn't ask for. If equal work ended with different weights, times are not compared.
     """
     figures, compared = analysis.figures, analysis.comparisons
     lacking, workers = _lacking(figures), _workers(figures)
@@ -53,30 +53,30 @@ def weights_sentence(figures: Figures) -> str:
     compared = len(figures.works)
     differing = sum(not work.equal for work in figures.works)
     if not compared:
-        return "No work has been finished on more than one stack, so there are no weights to compare."
+        return "No workload was finished on more than one stack, so there are no weights to compare."
     if differing:
         return (
-            f"Equal work did NOT give equal weights: {differing} of {compared} works ended differently. "
-            "The stacks did not do the same work, and their times can't be compared."
+            f"Equal work did NOT give equal weights: {differing} of {compared} workloads ended differently. "
+            "The stacks did not do the same work, so their times can't be compared."
         )
     text = (
         "Equal work gave equal weights, to the last bit, on all stacks that did it "
-        f"({counted(compared, 'work')} compared)."
+        f"({counted(compared, 'workload')} compared)."
     )
     if alone := figures.works_of_one_stack:
         were = "was" if alone == 1 else "were"
-        text += f" {counted(alone, 'other work')} {were} finished on one stack only."
+        text += f" {counted(alone, 'other workload')} {were} finished on one stack only."
     return text
 
 
 def _times(compared: list[StackComparison], baseline: str) -> str:
     if not compared:
-        return f"No stack has runs that could be paired with {baseline}'s: nothing is said of their cost."
+        return f"No stack has runs that can be paired with {baseline}'s, so nothing is said about their cost."
     certain = [each for each in compared if each.outcome != "single"]
     if not certain:
         return (
-            f"Each comparison with {baseline} rests on a single pair of runs: no difference in training time "
-            "is claimed."
+            f"Each comparison with {baseline} rests on a single pair of runs, so no difference in training "
+            "time is claimed."
         )
     cells = [each.cell for each in certain]
     sentences = [
@@ -91,7 +91,7 @@ def _times(compared: list[StackComparison], baseline: str) -> str:
 
 
 def _against(group: Sequence[StackComparison], among: Sequence[Cell], comparisons: int) -> str:
-    """What one comparison says, or those of several lengths that can't be told from the baseline."""
+    """One comparison, or those of several lengths if none can be told apart from the baseline."""
     name = cells_name([each.cell for each in group], among)
     low, high = envelope([each.ratio for each in group])
     times = f"{interval(low, high, RATIO)} times"
@@ -100,17 +100,17 @@ def _against(group: Sequence[StackComparison], among: Sequence[Cell], comparison
     if group[0].outcome == "same":
         return f"{name} takes the same time within {quantity(MARGIN, PERCENT)}"
     significance = "" if low <= 1 <= high else f"; not significant among {comparisons} comparisons"
-    return f"{name} can't be told from it ({times}{significance})"
+    return f"{name} can't be told apart from it ({times}{significance})"
 
 
 def _plainly_unknown(each: StackComparison) -> bool:
-    """Whether it can't be told from the baseline, and its own interval says so already."""
+    """Whether it can't be told apart from the baseline, even by its own, uncorrected interval."""
     low, high = envelope([each.ratio])
     return each.outcome == "open" and low <= 1 <= high
 
 
 def _lacking(figures: Figures) -> list[str]:
-    """One sentence on the runs that have no result, if there are any."""
+    """A sentence on the runs without a result, if there are any."""
     planned, lacking = figures.campaign.measured, len(figures.not_run)
     if not lacking:
         return []
@@ -129,7 +129,7 @@ def _lacking(figures: Figures) -> list[str]:
 def _workers(figures: Figures) -> str:
     cells = [(cell, cell.speed_up) for cell in figures.cells if cell.speed_up is not None]
     if not cells:
-        return "No stack has been run with one worker and with more, so nothing is said of scaling."
+        return "No stack has been run with one worker and with several, so nothing is said about scaling."
     sentences = [
         _speed_up(group, [each for each, _ in cells])
         for alike in by_length(cells, lambda each: each[0])
@@ -138,15 +138,15 @@ def _workers(figures: Figures) -> str:
     pairs = [ratio.n for _, ratio in cells]
     note = ", from single runs" if max(pairs) == 1 else f", from {span(pairs)} seeds each"
     problem = (
-        "on the same training problem, because the batch is shared"
+        "the training problem is the same, because the batch is shared"
         if figures.same_steps
-        else "with another training problem, because they take fewer steps"
+        else "the training problem differs, because they take fewer steps"
     )
-    return f"{'; '.join(sentences)}{note}: {problem}."
+    return f"{'; '.join(sentences)}{note}; {problem}."
 
 
 def _speed_up(group: Sequence[tuple[Cell, Ratio]], among: Sequence[Cell]) -> str:
-    """What more workers bring one stack: as an interval where there is one, of several lengths together."""
+    """How much faster several workers train on one stack, as an interval if there is one."""
     found, workers = group[0][1], group[0][0].workers
     on = stack_name([each for each, _ in group], among)
     than = f"as fast as one on {on}"
@@ -156,12 +156,12 @@ def _speed_up(group: Sequence[tuple[Cell, Ratio]], among: Sequence[Cell]) -> str
     low, high = envelope([ratio for _, ratio in group])
     times = f"{interval(low, high, RATIO)} times"
     if low <= 1 <= high:
-        return f"{workers} workers can't be told from one on {on} ({times} as fast)"
+        return f"{workers} workers can't be told apart from one on {on} ({times} as fast)"
     share = interval(low / workers, high / workers, PERCENT)
     return f"{workers} workers train {times} {than} ({share})"
 
 
 def _say_alike(found: Sequence[Ratio]) -> bool:
-    """Whether several ratios with intervals are all above 1, all below it, or all not told from it."""
+    """Whether the intervals of several ratios are all above 1, all below it, or all contain it."""
     ends = [(each.low, each.high) for each in found if each.low is not None and each.high is not None]
     return len(ends) == len(found) and len({(low > 1, high < 1) for low, high in ends}) == 1

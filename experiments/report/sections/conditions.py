@@ -1,4 +1,4 @@
-"""What all runs of a campaign have in common, as the report says it."""
+"""What all runs of a campaign have in common, in the report's words."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
             f"{link.configured or 'not limited'}, {_measured(measured)}{between}",
         ),
         ("Pinning", environment.pinning),
-        ("Device", f"{environment.device}, {counted(environment.slots_per_worker, 'slot')} by worker"),
+        ("Device", f"{environment.device}, {counted(environment.slots_per_worker, 'slot')} per worker"),
     ]
 
 
@@ -92,7 +92,7 @@ def _order(campaign: CampaignFile) -> str:
 
 
 def _varying(campaign: CampaignFile) -> set[str]:
-    """Axes with more than one value: they are shown with each run, and are no facts about all."""
+    """Axes with more than one value: they are shown with each run, not as facts about all."""
     axes = [run.axes for run in campaign.measured]
     return {name for name in axes[0] if len({json.dumps(each[name], sort_keys=True) for each in axes}) > 1}
 
@@ -102,12 +102,12 @@ def _training(campaign: CampaignFile, varying: set[str]) -> str:
     work, threads = specification.work, specification.conditions.threads
     parts = {
         "epochs": counted(work.epochs, "epoch"),
-        "batch_per_worker": f"batch {_batch(campaign, 'by rank')}",
+        "batch_per_worker": f"batch {_batch(campaign, 'per rank')}",
         "learning_rate": f"learning rate {work.learning_rate:g}",
         "warmup_steps": f"{work.warmup_steps} warm-up steps",
         "weight_decay": f"weight decay {work.weight_decay:g}",
         "precision": work.precision,
-        "threads": f"{counted(threads, 'thread')} by rank",
+        "threads": f"{counted(threads, 'thread')} per rank",
     }
     return ", ".join(text for name, text in parts.items() if name not in varying)
 

@@ -37,15 +37,15 @@ def situations() -> list[Situation]:
 
 
 def decisions_table(analysis: Analysis) -> Table:
-    """Every situation with what decides, where that stands in the report, and the stack that it favours."""
+    """Every situation with what decides it, where the report shows that, and the stack that it favours."""
     baseline = analysis.figures.campaign.baseline
     names = ("situation", "the dissertation", "decided by", "see", "favours")
     return Table(
         title="Which stack in which situation",
         before=(
             "The situations of the dissertation's section 5.6.4 with its choices, and what this report says "
-            "of each. Times favour a stack only where corrected comparisons, or intervals that do not meet, "
-            "tell it from others."
+            "about each. Times favour a stack only where corrected comparisons, or intervals that do not "
+            "overlap, distinguish it from others."
         ),
         columns=[Column(name) for name in names],
         rows=[
@@ -58,14 +58,13 @@ def decisions_table(analysis: Analysis) -> Table:
             for each in situations()
         ],
         after=[
-            "By what is claimed: no test of this project shows it on the stack itself; see What each stack "
-            "offers."
+            "Claimed only: no test of this project shows it on the stack itself; see What each stack offers."
         ],
     )
 
 
 def _criterion(criterion: Criterion, baseline: str) -> tuple[str, Value]:
-    """What decides, and the section in which it stands."""
+    """What decides, and the section that shows it."""
     if criterion in OFFERS:
         return OFFERS[criterion].lower(), _link(OFFERS_TITLE)
     comparisons = stack_comparisons.comparisons_title(baseline)
@@ -87,14 +86,14 @@ def favoured_text(found: Favoured) -> str:
     """The stacks that a criterion favours, or why it favours none."""
     if found.outcome == "stacks":
         stacks = ", ".join(
-            f"{stack} (by what is claimed)" if stack in found.claimed else stack for stack in found.stacks
+            f"{stack} (claimed only)" if stack in found.claimed else stack for stack in found.stacks
         )
         return f"{stacks} rather than {found.over}" if found.over else stacks
     if found.outcome == "open":
         return "can't tell" + (f", but not {', '.join(found.worse)}" if found.worse else "")
     return {
         "no difference": "no difference",
-        "unequal work": "can't tell: equal work differed",
+        "unequal work": "can't tell: equal work gave different weights",
         "not measured": "not measured here",
         "not recorded": "not recorded",
     }[found.outcome]

@@ -1,4 +1,4 @@
-"""The dissertation's tables 5.1 to 5.9, rebuilt, with what it contradicts itself in."""
+"""The dissertation's tables 5.1 to 5.9, rebuilt, with the places where it contradicts itself."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.report.names import stack_text
 from experiments.report.tables import Table, columns
 
 FORMATS: Final[dict[Quantity, Format]] = {"accuracy": Format(4), "efficiency, %": Format(0)}
-"""By quantity; of the others, `RATIO`."""
+"""By quantity; `RATIO` for the others."""
 
 
 def dissertation_table(found: Sequence[PublishedFigure], source: Dissertation, work_here: str) -> Table:
@@ -21,10 +21,10 @@ def dissertation_table(found: Sequence[PublishedFigure], source: Dissertation, w
     return Table(
         title="Beside the dissertation",
         before=(
-            f"Here: {work_here}. There: {source.work}. The work differs, and so does the "
-            "hardware: seconds and accuracies are not comparable as such; the ratios between stacks and "
-            "between numbers of workers are what is set side by side. n is how many runs, or pairs of runs "
-            "of the same seed, a figure is the mean of, here and there; those of pairs have 95 % intervals."
+            f"Here: {work_here}. There: {source.work}. Work and hardware differ, so seconds "
+            "and accuracies are not comparable as such; compare the ratios between stacks and between "
+            "numbers of workers. n is the number of runs, or of pairs of runs with the same seed, that a "
+            "figure is the mean of, here and there; figures from several pairs have 95 % intervals."
         ),
         columns=columns(
             "table",
@@ -42,7 +42,7 @@ def dissertation_table(found: Sequence[PublishedFigure], source: Dissertation, w
         ),
         rows=[_row(each) for each in found],
         after=[
-            f"In {each.where} the dissertation says that {each.says}; but {each.but}."
+            f"In {each.where} the dissertation says that {each.says}, but {each.but}."
             for each in source.contradictions
         ],
     )
@@ -66,5 +66,5 @@ def _row(each: PublishedFigure) -> list[Value | str]:
 
 
 def _epochs(lengths: tuple[int, ...]) -> Value:
-    """One length, or those that were held against one another."""
+    """One length, or the two that were compared."""
     return Value(lengths[0], Format(unit="".join(f", {number(each)}" for each in lengths[1:])))

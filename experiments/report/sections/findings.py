@@ -1,4 +1,4 @@
-"""What a ladder's steps and a matrix's settings bring, as sentences for the report's top."""
+"""The effects of a ladder's steps and a matrix's settings, as sentences for the report's top."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from experiments.report.sections.settings import where_text
 
 
 def step_sentences(found: Sequence[Waterfall]) -> list[str]:
-    """Which steps of the ladders cost or save time for certain; none where no step was measured in pairs."""
+    """Which ladder steps certainly cost or save time; empty if no step was measured in several pairs."""
     steps = [(each, step) for each in found for step in each.steps if step.outcome != "single"]
     if not steps:
         return []
     certain = [_step(waterfall, step) for waterfall, step in steps if step.certain]
-    return [f"Of the ladders' steps, {_all_of(certain, len(steps))}."]
+    return [f"Among the ladders' steps, {_all_of(certain, len(steps))}."]
 
 
 def setting_sentences(found: Sequence[SettingComparison]) -> list[str]:
-    """Which settings change training's time for certain; none where none was compared in pairs."""
+    """Which settings certainly change training's time; empty if none was compared in several pairs."""
     known = [each for each in found if each.outcome != "single"]
     if not known:
         return []
     certain = [_setting(each) for each in known if each.outcome in ("longer", "shorter")]
-    return [f"Of the settings' comparisons, {_all_of(certain, len(known))}."]
+    return [f"Among the comparisons of settings, {_all_of(certain, len(known))}."]
 
 
 def _all_of(certain: Sequence[str], number: int) -> str:

@@ -1,4 +1,4 @@
-"""From texts to a trained model: what runs that make their tokens themselves take, preparing included."""
+"""From texts to a trained model: the times of runs that make their own tokens, preparing included."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.report.verdict_words import corrected_text, verdict
 from experiments.util.words import counted
 
 TITLE: Final = "From texts to a trained model"
-CONDITION: Final = "tokenizing"  # in_run on every row, so that none says it
+CONDITION: Final = "tokenizing"  # in_run in every row, so left out
 RATIO: Final = Format(3)
 
 
@@ -23,10 +23,10 @@ def from_texts_table(found: Sequence[FromTexts], baseline: str) -> Table:
     return Table(
         title=TITLE,
         before=(
-            "Runs that begin with texts: making token ids of them, once, by the stack's own means, is "
-            "preparing, and training follows. End to end is both, with all that the stack's command takes "
-            "around them. Means with half widths of Student's 95 % intervals; ratios are geometric means of "
-            "runs with the same seed, the interval and p those of end to end. "
+            "These runs begin with texts. Preparing makes token ids of them, once, by the stack's own means; "
+            "training follows. End to end is both, with everything that the stack's command does around "
+            "them. Means are ± half a Student's 95 % interval; ratios are geometric means over runs with the "
+            "same seed. The interval and p are those of end to end. "
             f"{corrected_text([each.ratio.p for each in found if each.ratio is not None])}"
         ),
         columns=columns(
@@ -84,4 +84,4 @@ def _remarks(found: Sequence[FromTexts]) -> list[str]:
         for record in each.records
         if record.prepared is not None
     }
-    return [*remarks, "What was made was in every run, by its digest, what had been prepared before."]
+    return [*remarks, "In every run the tokens had the same digest as those that were prepared beforehand."]

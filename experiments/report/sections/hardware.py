@@ -65,17 +65,17 @@ def _rank_text(rank: Rank) -> str:
 
 
 def gpus_table(records: Sequence[Record]) -> Table:
-    """What the GPU of every rank that has one did while it trained."""
+    """What each rank's GPU, if it has one, did during training."""
     words = ("run", "GPU", "throttled")
     return Table(
-        title="The GPUs while they trained",
-        before="Sampled by NVML in each rank's process, once a second, while it trained.",
+        title="The GPUs during training",
+        before="Sampled through NVML in each rank's process, once a second, during training.",
         columns=columns(
             "run",
             "rank",
             "GPU",
             "use, %",
-            "most memory, MB",
+            "peak memory, MB",
             "highest temperature, °C",
             "SM clock, MHz (lowest)",
             "power, W",
@@ -121,7 +121,7 @@ def _gpus_text(gpus: Sequence[Gpu]) -> str:
 
 
 def _cores(cores: Sequence[int]) -> str:
-    """Core numbers with ranges of neighbours drawn together."""
+    """Core numbers, with neighbours joined into ranges."""
     parts: list[list[int]] = []
     for core in sorted(cores):
         if parts and core == parts[-1][-1] + 1:

@@ -20,15 +20,15 @@ SHARE: Final = Format(1, signed=True)
 
 
 def ladders_table(found: Sequence[Waterfall]) -> Table:
-    """How much of an overhead comes from what."""
+    """Where an overhead comes from, step by step."""
     words = ("ladder", "from", "to", "phases that changed most, s", "what the step removes")
     return Table(
         title="Why",
         before=(
-            "From each rung of a ladder to the next: how many seconds of train_s that change takes away, as "
-            "means of the differences of runs with the same seed, with Student's intervals. "
+            "How many seconds of train_s each change, from one rung of a ladder to the next, removes: means "
+            "of the differences between runs with the same seed, with Student's intervals. "
             f"{corrected_text([step.seconds.p for each in found for step in each.every_step])} "
-            "The phases that changed most are means, without a claim of their own."
+            "The phases that changed most are means; nothing is claimed of them."
         ),
         columns=columns(
             *words[:3],
@@ -55,8 +55,8 @@ def ladders_table(found: Sequence[Waterfall]) -> Table:
             for rung in waterfall.skipped
         ]
         + [
-            f"{ladder_name(waterfall)}: its rungs have not all the same seeds, so the steps need not add up "
-            "to the difference of its ends."
+            f"{ladder_name(waterfall)}: its rungs do not all have the same seeds, so the steps need not "
+            "add up to the difference between its ends."
             for waterfall in found
             if len({step.seconds.n for step in waterfall.every_step}) > 1
         ],
@@ -71,9 +71,9 @@ def _why_skipped(rung: SkippedRung) -> str:
     return {
         "no such run": "The matrix has no such run.",
         "impossible": rung.detail,
-        "not yet": "No run of it is ok yet.",
+        "not yet": "None of its runs is ok yet.",
         "same run": f'On this cluster it is the same run as "{rung.detail}".',
-        "no common seed": "It has no run with a seed that the rung before has, too.",
+        "no common seed": "None of its runs shares a seed with the rung before.",
     }[rung.reason]
 
 
@@ -95,7 +95,7 @@ def _row(waterfall: Waterfall, step: Step, mark: str = "") -> list[Value | str]:
 
 
 def draw_waterfalls(figure: Any, found: Sequence[Waterfall]) -> None:
-    """Each ladder from what its first rung takes longer than its last down to nothing, step by step."""
+    """Each ladder, step by step, from the excess of its first rung over its last down to zero."""
     heights = [len(waterfall.steps) + 2 for waterfall in found]
     figure.set_size_inches(9, sum(heights) * INCHES_A_BAR + 0.9 * len(found))
     every = figure.subplots(len(found), 1, squeeze=False, height_ratios=heights)[:, 0]
@@ -105,7 +105,7 @@ def draw_waterfalls(figure: Any, found: Sequence[Waterfall]) -> None:
 
 def _draw(axes: Any, waterfall: Waterfall) -> None:
     (first, start), (last, end) = waterfall.rungs[0], waterfall.rungs[-1]
-    # Each step is the mean of its own pairs: where a rung lacks a seed, only their sum ends at the last rung.
+    # Each step is the mean of its own pairs: if a rung lacks a seed, only their sum ends at the last rung.
     left = sum(step.seconds.mean for step in waterfall.steps)
     axes.barh(0, left, color=WHOLE)
     _write(axes, max(left, 0.0), 0, quantity(start.mean, SECONDS))
@@ -126,12 +126,12 @@ def _draw(axes: Any, waterfall: Waterfall) -> None:
     axes.set_ylim(len(labels) - 0.5, -0.5)
     low, high = axes.dataLim.intervalx
     room = (high - low) or 1.0
-    axes.set_xlim(low - 0.05 * room, high + 0.34 * room)  # on the right is what is written beside the bars
+    axes.set_xlim(low - 0.05 * room, high + 0.34 * room)  # on the right, room for the text beside the bars
     axes.axvline(0, color="#000000", linewidth=0.8)
     pairs = [step.seconds.n for step in waterfall.steps]
     many = "s" if max(pairs) > 1 else ""
-    axes.set_title(f"{ladder_name(waterfall)} ({span(pairs)} pair{many} a step)", loc="left")
-    axes.set_xlabel("train_s over the last rung's, s; what each step takes away, with 95 % intervals")
+    axes.set_title(f"{ladder_name(waterfall)} ({span(pairs)} pair{many} per step)", loc="left")
+    axes.set_xlabel("train_s beyond the last rung's, s; what each step removes, with 95 % intervals")
     axes.grid(axis="x", color="#dddddd")
 
 

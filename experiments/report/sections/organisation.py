@@ -25,16 +25,16 @@ NOT_MEASURED: Final = "not measured here"
 LOGS: Final = "logs/"
 SECONDS: Final = Format(unit=" s")
 NOT_DECLARED: Final = "not declared"
-DECLARED: Final = "is declared in its role, and proved on the nodes by make verify"
+DECLARED: Final = "is declared in its role and checked on the nodes by make verify"
 READ_FROM_TASKS: Final = (
     "was read from the tasks of its role when the campaign began: roles did not declare it then, and "
-    "no test proved it"
+    "no test checked it"
 )
 ONLY_ON: Final = {"master": "on the master", "workers": "on workers"}
 
 
 def organisation_tables(analysis: Analysis) -> list[Table]:
-    """The tables that can be made of what the campaign keeps."""
+    """The tables that can be made from what the campaign keeps."""
     figures = analysis.figures
     if figures.about.stacks is None:
         return [_nothing_kept()]
@@ -104,12 +104,12 @@ def _ports(declaration: Declaration) -> str:
         for each in declaration.groups.values()
         for port in each.ports
     }
-    # By number; a template, of which only an inventory makes a number, comes last.
+    # By number; a template, which only an inventory turns into a number, comes last.
     return _listed([text for _, text in sorted(ports, key=lambda it: (isinstance(it[0], str), *it))])
 
 
 def _effort_rows(whose: str, found: Sequence[RolesEffort | None]) -> list[list[Value | str]]:
-    """What roles took: on all nodes together, on the master, on the slowest worker. None: there are none."""
+    """What roles took: on all nodes together, on the master, on the slowest worker. None: no such roles."""
     parts: dict[str, Callable[[RolesEffort], Effort | None]] = {
         "seconds in provisioning": lambda it: it.altogether,
         "seconds on the master": lambda it: it.on_master,
@@ -141,10 +141,10 @@ def _needs_remarks(analysis: Analysis) -> list[str]:
         else []
     )
     if provisioned is None:
-        return [*remarks, "Provisioning: no record fitted this cluster when the campaign began."]
+        return [*remarks, "Provisioning: no record matched this cluster when the campaign began."]
     found = analysis.installing
     note = (
-        " It changed nothing on the nodes: its seconds are those of looking, not of installing."
+        " It changed nothing on the nodes, so its seconds are those of checking, not of installing."
         if not found.changes
         else ""
     )
@@ -154,12 +154,12 @@ def _needs_remarks(analysis: Analysis) -> list[str]:
         "in one locked environment for all stacks.",
         f"Provisioned {utc_text(provisioned.started)}, in {quantity(provisioned.seconds, SECONDS)} for all "
         f"nodes, with {counted(found.changes, 'change')} (by task and node).{note} What two stacks share is "
-        "done for the first.",
+        "installed with the first.",
     ]
 
 
 def using_table(figures: Figures) -> Table:
-    """Commands, places of logs and lines of code, each with what shows it."""
+    """Commands, log locations and lines of code, each with what shows it."""
     assert figures.about.stacks is not None
     rows, tests = [], Tests()
     for name, stack in figures.about.stacks.stacks.items():
@@ -182,7 +182,7 @@ def using_table(figures: Figures) -> Table:
         ]
     return Table(
         title=USING_TITLE,
-        before="Claims stand in the stack's role, each with what shows it; the rest is counted.",
+        before="Claims come from the stack's role, each with what shows it; the rest is counted.",
         columns=[Column("stack"), Column("what"), Column("is"), Column("shown by")],
         rows=rows,
         after=tests.remarks,
@@ -190,7 +190,7 @@ def using_table(figures: Figures) -> Table:
 
 
 def _largest(figures: Figures, stack: str) -> Record | None:
-    """The run of a stack with the most workers: the first of them."""
+    """A stack's first run with the most workers."""
     runs = [each for each in figures.counting if each.specification.stack == stack]
     return max(runs, key=lambda each: each.specification.work.workers, default=None)
 
@@ -242,7 +242,7 @@ def offers_table(figures: Figures) -> Table:
         title=OFFERS_TITLE,
         before=(
             "The dissertation's table 5.11. By hand: training or its user has to do it. A test shows what "
-            "its row says of this project's set-up of the stack, and no more."
+            "its row says about this project's set-up of the stack, and no more."
         ),
         columns=[Column("feature"), Column("stack"), Column("is"), Column("how"), Column("shown by")],
         rows=rows,
@@ -251,7 +251,7 @@ def offers_table(figures: Figures) -> Table:
 
 
 class Tests:
-    """The tests that a table names: by number in its cells, in full below it, for their names are long."""
+    """The tests that a table names: by number in its cells and, since names are long, in full below it."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}

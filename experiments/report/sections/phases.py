@@ -21,9 +21,9 @@ def phases_table(cells: Sequence[Cell]) -> Table:
     return Table(
         title=TITLE,
         before=(
-            "Seconds of the slowest rank, means over the runs of a cell; they add up to total_s. What has no "
-            "name of its own is under other, Ansible's work before and after the stack's own included. What "
-            "a run takes around training is total_s less train_s, with its 95 % interval."
+            "Seconds on the slowest rank, means over the runs of a cell; they add up to total_s. Other is "
+            "everything without a name of its own, including Ansible's work before and after the stack's. "
+            "total_s less train_s, with its 95 % interval, is what a run takes around training."
         ),
         columns=columns("stack", *names, words=("stack",)),
         rows=[

@@ -22,7 +22,7 @@ DEVIATION: Final = Format(1, factor=100, unit=PERCENT.unit)
 
 
 def references_table(found: ReferenceCheck) -> Table:
-    """The references with what became of each."""
+    """The references, each with its outcome."""
     checked: list[list[Value | str]] = [
         [
             cell_text(each.cell.axes),
@@ -41,9 +41,9 @@ def references_table(found: ReferenceCheck) -> Table:
     return Table(
         title="References",
         before=(
-            "What the inventory says that a cell should take, against the mean over its n runs (of "
-            "overheads, speed-up and efficiency: the geometric mean over n pairs of runs of the same seed). "
-            "What left its band is marked."
+            "The inventory's reference for each cell, against the mean over its n runs (for overheads, "
+            "speed-up and efficiency: the geometric mean over n pairs of runs with the same seed). Figures "
+            "that left their bands are marked."
         ),
         columns=columns(
             *("cell", "quantity", "here", "reference", "band", "n", "verdict"),
@@ -60,15 +60,15 @@ def _reference(reference: Reference) -> list[Value]:
 
 
 def references_conclusion(found: ReferenceCheck) -> list[str]:
-    """The sentence for the report's top; none where no figure left its band."""
+    """The sentence for the report's top; empty if no figure left its band."""
     return [f"{outside_text(found)}: see the references below."] if found.outside else []
 
 
 def outcome_text(each: CheckedFigure) -> str:
-    """What became of a figure, in a few words."""
+    """A figure's outcome, in a few words."""
     if each.outcome == "outside" and each.deviation is not None:
         side = "above" if each.deviation > 0 else "below"
-        return f"left: {quantity(abs(each.deviation), DEVIATION)} {side}"
+        return f"outside: {quantity(abs(each.deviation), DEVIATION)} {side} the reference"
     return "nothing to compare with yet" if each.outcome == "nothing to compare with" else each.outcome
 
 
@@ -91,7 +91,7 @@ def outside_text(found: ReferenceCheck) -> str:
 
 
 def cell_text(axes: dict[str, Any]) -> str:
-    """The axes that it names, such as `workers 1, epochs 2`."""
+    """The given axes, such as `workers 1, epochs 2`."""
     return ", ".join(f"{name} {value}" for name, value in axes.items())
 
 

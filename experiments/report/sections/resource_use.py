@@ -1,4 +1,4 @@
-"""The report's table of what the runs used, and the remarks below it: who read it, and what is lacking."""
+"""The report's table of what the runs used, and the remarks below it: how it was read, what is missing."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FORMATS: Final = {
     "waited_s_per_rank": TENTHS,
     "stolen_s_per_machine": TENTHS,
 }
-"""By quantity; of the others, `RATIO`."""
+"""By quantity; `RATIO` for the others."""
 
 
 def resource_use_table(found: Sequence[CellUse]) -> Table:
@@ -54,8 +54,8 @@ def resource_use_table(found: Sequence[CellUse]) -> Table:
     return Table(
         title="What the runs used",
         before=(
-            "Read once before and once after the training function, evaluations and checkpoints included; "
-            "means over the runs of a cell. MB are 2^20 bytes."
+            "Counters are read just before and just after the training function, so evaluations and "
+            "checkpoints are included. Figures are means over the runs of a cell. 1 MB is 2^20 bytes."
         ),
         columns=columns("stack", "workers", "epochs", "runs", *HEADS.values(), words=("stack",)),
         rows=[
@@ -89,7 +89,7 @@ def _tells(read: Read) -> bool:
 
 
 def _who_read(records: Sequence[Record]) -> list[str]:
-    """Who read each figure, and how."""
+    """How each figure was read."""
     remarks = []
     for part, name in PARTS.items():
         read = [getattr(use, part) for _, _, use in _uses(records)]
@@ -99,12 +99,12 @@ def _who_read(records: Sequence[Record]) -> list[str]:
     gpus = [rank.gpu for record in records for rank in record.ranks if rank.gpu]
     by = sorted({gpu.energy_by for gpu in gpus if gpu.energy_by})
     if by:
-        remarks.append(f"GPU energy: sampled in each rank's process by way of NVML, by {' or by '.join(by)}.")
+        remarks.append(f"GPU energy: sampled in each rank's process through NVML, by {' or by '.join(by)}.")
     return remarks
 
 
 def _counted(records: Sequence[Record]) -> list[str]:
-    """Over which interfaces the ranks met, stack by stack: their network namespaces differ."""
+    """Through which interfaces the ranks met, stack by stack: their network namespaces differ."""
     names: dict[str, set[str]] = {}
     for record, _, use in _uses(records):
         if use.way.interface:
@@ -113,9 +113,10 @@ def _counted(records: Sequence[Record]) -> list[str]:
         return []
     interfaces = "; ".join(f"{stack} {', '.join(sorted(found))}" for stack, found in names.items())
     return [
-        "Sent and received are those of the interface over which a rank meets the others, with all else that "
-        "goes over it (the results on shared storage, what other programs send). Ranks of one namespace are "
-        f"given equal shares of its traffic. Interfaces: {interfaces}. The records have the others, too."
+        "Sent and received count everything on the interface through which a rank meets the others, "
+        "including results written to shared storage and other programs' traffic. Ranks in one network "
+        f"namespace are given equal shares of its traffic. Interfaces: {interfaces}. The records also have "
+        "the others."
     ]
 
 
@@ -123,18 +124,19 @@ def _explained(found: Sequence[CellUse]) -> list[str]:
     if not found:
         return []
     return [
-        "Peak memory is that of the rank that held most; the other figures of ranks are means over them.",
+        "Peak memory is that of the rank that held the most; the other figures per rank are means over "
+        "the ranks.",
         "Gradients alone, in theory: parameters x 4 bytes (2 as bfloat16) x 2 (n - 1) / n, which each of n "
-        "ranks sends and receives in every step where they are summed in a ring; between ranks of one node "
-        "none of it goes over the network.",
-        "Stolen: seconds that the machine below took while this one wanted to run, on all its processors "
-        "together, a mean over the machines. CPU energy is that of all machines together, with whatever "
-        "else they did.",
+        "ranks sends and receives in every step if gradients are summed in a ring; between ranks on one "
+        "node, none of it crosses the network.",
+        "Stolen: seconds for which the host withheld processors that the machine wanted to use, summed over "
+        "its processors; a mean over the machines. CPU energy is the sum over the machines, including "
+        "whatever else they did.",
     ]
 
 
 def _lacking(records: Sequence[Record]) -> list[str]:
-    """What could not be read, and why, with the cells in which it happened."""
+    """What could not be read, and why, with the cells concerned."""
     reasons: dict[tuple[str, str], dict[str, None]] = {}
 
     def lacks(name: str, why: str, record: Record) -> None:
@@ -148,9 +150,9 @@ def _lacking(records: Sequence[Record]) -> list[str]:
                 lacks(name, trouble, record)
     for record in records:
         for gpu in [rank.gpu for rank in record.ranks if rank.gpu and rank.gpu.energy_j is None]:
-            lacks("GPU energy", gpu.trouble or f"{gpu.name} tells neither energy nor power.", record)
+            lacks("GPU energy", gpu.trouble or f"{gpu.name} reports neither energy nor power.", record)
     remarks = [
-        f"{name} can't be told, or not wholly, on {', '.join(where)}: {why}"
+        f"{name} can't be determined, or only in part, on {', '.join(where)}: {why}"
         for (name, why), where in reasons.items()
     ]
     if records and not any(rank.gpu for record in records for rank in record.ranks):

@@ -1,4 +1,4 @@
-"""What a setting brings, against the first value of its axis."""
+"""The effect of a setting, against the first value of its axis."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.report.names import setting_text, value_text
 from experiments.report.tables import Table, columns
 from experiments.report.verdict_words import corrected_text, verdict
 
-OF_BLOCKS: Final = ("link_rate", "pinning", "device")  # by which a plan parts its blocks
+OF_BLOCKS: Final = ("link_rate", "pinning", "device")  # runs that differ in these are in different blocks
 RATIO: Final = Format(3)
 
 
@@ -19,10 +19,10 @@ def settings_table(found: Sequence[SettingComparison]) -> Table:
     """The settings against one another."""
     words = ("setting", "value", "against", "where", "verdict")
     return Table(
-        title="What the settings bring",
+        title="What the settings change",
         before=(
-            "Runs of the same seed that differ in one setting only: its value against the first one of the "
-            f"matrix. {corrected_text([each.ratio.p for each in found])}"
+            "Pairs of runs with the same seed that differ in one setting only: each value against the "
+            f"setting's first value in the matrix. {corrected_text([each.ratio.p for each in found])}"
         ),
         columns=columns(
             *words[:4], "pairs", "train_s, ratio", "95 % interval", "p (Holm)", words[4], words=words
@@ -42,8 +42,8 @@ def settings_table(found: Sequence[SettingComparison]) -> Table:
             for each in found
         ],
         after=[
-            f"Runs that differ in {axis} are of different blocks: what else changed on the machines between "
-            "these is in the difference."
+            f"Runs that differ in {axis} are in different blocks, so the difference includes whatever else "
+            "changed on the machines between them."
             for axis in OF_BLOCKS
             if any(each.axis == axis for each in found)
         ],

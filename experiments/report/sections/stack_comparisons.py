@@ -16,18 +16,18 @@ RATIO: Final = Format(3)
 
 
 def comparisons_title(baseline: str) -> str:
-    """Of the section."""
+    """The section's title."""
     return f"Against {baseline}"
 
 
 def comparisons_table(found: Sequence[StackComparison], baseline: str, weights_differ: bool = False) -> Table:
-    """Every comparison; where equal work ended with different weights it warns."""
+    """Every comparison, with a warning if equal work ended with different weights."""
     return Table(
         title=comparisons_title(baseline),
         before=(WEIGHTS_DIFFER if weights_differ else "")
         + (
-            "Geometric means of the ratios of runs with the same seed, with Student's intervals of their "
-            f"logarithms. {corrected_text([each.ratio.p for each in found])}"
+            "Geometric means of the ratios between runs with the same seed; the intervals are Student's, of "
+            f"their logarithms. {corrected_text([each.ratio.p for each in found])}"
         ),
         columns=columns(
             "stack",

@@ -1,4 +1,4 @@
-"""What training costs once, and what in every step."""
+"""What training costs once, and what it costs per step."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def time_splits_table(found: Sequence[TimeSplit]) -> Table:
     return Table(
         title=TITLE,
         before=(
-            "A line through train_s at different lengths: what training itself costs once (without the "
-            "stack's start: see Where the time goes), and what in every step, evaluations shared out over "
-            "the steps. It is the mean of one line for each seed with every length, ± half a 95 % interval; "
-            "without two such seeds it is a line through all runs, and has none. The dissertation's line "
-            "goes through a mean of five runs and a single run."
+            "A line through train_s at different lengths gives what training costs once (without the stack's "
+            "start: see Where the time goes) and what it costs per step, with evaluations spread over the "
+            "steps. There is one line for each seed that has every length, and their mean is shown, ± half a "
+            "95 % interval. With fewer than two such seeds it is one line through all runs, without an "
+            "interval. The dissertation's line goes through a mean of five runs and a single run."
         ),
         columns=columns(
             "stack",

@@ -1,4 +1,4 @@
-"""The report's first table: a row for each cell, with its times, its accuracy and what it is held against."""
+"""The report's first table: a row for each cell, with its times, its accuracy and its comparisons."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from experiments.report.tables import Column, Table
 from training.spec import PretrainedModel
 
 TITLE: Final = "Times, accuracy, weights"
-SHARE: Final = Format(3)  # of reviews that are judged rightly
+SHARE: Final = Format(3)  # of reviews classified correctly
 
 
 def times_table(figures: Figures) -> Table:
@@ -91,7 +91,7 @@ def _accuracy(found: Accuracy | None) -> Value:
 
 
 def _ratio(found: Ratio | None, cell: Cell, form: Format, less: float = 0) -> Value:
-    """A ratio, `less` so much, and how many pairs it comes from where they are fewer than the runs."""
+    """A ratio minus `less`, with its number of pairs if there are fewer pairs than runs."""
     if found is None:
         return Value(None)
     low, high = (None if end is None else end - less for end in (found.low, found.high))
@@ -114,24 +114,25 @@ def _weights(records: Sequence[Record]) -> str | None:
 
 def _remarks(figures: Figures) -> list[str]:
     filled = [cell for cell in figures.cells if cell.records]
-    steps = (
-        "All workers of a run share one batch: the same steps, whatever their number."
-        if figures.same_steps
-        else "Several workers take several batches at once and fewer steps: the training problem changes "
-        "with them."
-    )
+    steps = {
+        None: "",
+        True: " The workers of a run share one batch, so the number of steps does not depend on how many "
+        "workers there are.",
+        False: " Several workers process several batches at once, so they take fewer steps: the training "
+        "problem changes with their number.",
+    }[figures.same_steps]
     accuracy = accuracy_note(filled, figures.campaign)
     return [
-        "train_s: seconds inside the training function, the slowest rank's. Compare only this with the "
+        "train_s: seconds inside the training function, on the slowest rank. Compare only this with the "
         "dissertation's times.",
-        "total_s: seconds from submission until the run's data was home.",
-        "train_s, total_s: ± is the standard deviation over the seeds. Accuracy: ± is half a 95 % interval "
-        "of one run.",
-        "Runs: how many runs, of those that were planned, the figures of a row come from. Ratios are "
-        "geometric means over pairs of runs of the same seed, with their 95 % intervals; n says how many "
-        "pairs where these are fewer than the runs.",
-        "Speed-up: one worker's train_s divided by this row's, on the same stack and for the same epochs. "
-        f"{steps}",
+        "total_s: seconds from submission until the run's data was on the controller.",
+        "train_s, total_s: ± is the standard deviation over the seeds. Accuracy: ± is half the width of one "
+        "run's 95 % interval.",
+        "Runs: how many of the planned runs a row's figures come from. Ratios are geometric means over pairs "
+        "of runs with the same seed, with their 95 % intervals; n is the number of pairs, if there are fewer "
+        "pairs than runs.",
+        "Speed-up: one worker's train_s divided by this row's, on the same stack with the same number of "
+        f"epochs.{steps}",
         "Weights: the first eight digits of the digest of the trained weights.",
         *([f"Accuracy: {accuracy}"] if accuracy else []),
         *(
@@ -143,13 +144,13 @@ def _remarks(figures: Figures) -> list[str]:
 
 
 def accuracy_note(cells: Sequence[Cell], campaign: CampaignFile) -> str:
-    """How good an accuracy is, and what it must not be compared with; empty where there is none."""
+    """How precise an accuracy is, and what it must not be compared with; empty without one."""
     known = [cell.accuracy for cell in cells if cell.accuracy is not None]
     if not known:
         return ""
     width = number(max(accuracy.half_width for accuracy in known), RATIO)
     reviews = number(known[0].count, GROUPED)
-    text = f"one over {reviews} reviews is good to ±{width} (95 %), and no better."
+    text = f"over {reviews} reviews it is known to ±{width} (95 %), no better."
     work = campaign.measured[0].specification.work
     if work.data.source == "imdb" and isinstance(work.model, PretrainedModel):
         return text

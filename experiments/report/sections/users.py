@@ -1,4 +1,4 @@
-"""What the report says of runs that began at once: tables of users, and a word on others beside them."""
+"""What the report says about runs that began at once: tables of users, and sentences for its top."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.util.words import counted
 
 
 def users_tables(found: Sequence[Occasion]) -> list[Table]:
-    """What each user met, and what it comes to for all; empty without such runs."""
+    """One table of users and one of occasions; both empty without such runs."""
     return [_users(found), _occasions(found)]
 
 
@@ -26,9 +26,9 @@ def _users(found: Sequence[Occasion]) -> Table:
     return Table(
         title=users_title(found),
         before=(
-            "Users submit the same work, each with a seed of its own, at the same moment. Seconds from "
-            "submission until the stack says that it has ended; the wait is that until the ranks' processes "
-            "are there (queue and launch); the slowdown is together over alone."
+            "Users submit the same work at the same moment, each with a different seed. Times are in seconds "
+            "from submission until the stack reports the end; the wait lasts until the ranks' processes "
+            "exist (queue and launch). The slowdown is the time together over the time alone."
         ),
         columns=columns(
             "stack",
@@ -60,7 +60,7 @@ def _users(found: Sequence[Occasion]) -> Table:
             for user in each.users
         ],
         after=[
-            "Each row is a run of one user, held against the mean of n runs of other seeds that were alone."
+            "Each row is one user's run, compared with the mean of n runs with other seeds that ran alone."
         ],
     )
 
@@ -69,9 +69,9 @@ def _occasions(found: Sequence[Occasion]) -> Table:
     return Table(
         title=f"{users_title(found)}: fairness",
         before=(
-            "Fairness is Jain's index of the slowdowns: 1 where all users are slowed down alike, 1/n where "
-            "one of n bears it all. The makespan, from the first submission to the last end, stands against "
-            "as many runs one after another, each as long as alone."
+            "Fairness is Jain's index of the slowdowns: 1 if all users are slowed down alike, 1/n if one of "
+            "n bears it all. The makespan, from the first submission to the last end, is compared with as "
+            "many runs one after another, each as long as alone."
         ),
         columns=columns(
             "stack",
@@ -107,7 +107,7 @@ def _place(each: Occasion) -> list[Value | str]:
 
 
 def occasion_sentence(each: Occasion) -> str:
-    """What became of users who came at once, by their figures."""
+    """How users who began at once fared, by their figures."""
     cell, order = each.cell, each.in_turn
     where = (
         f"{stack_text(cell.stack, cell.settings)}, {counted(cell.workers, 'worker')} each, "
@@ -116,9 +116,9 @@ def occasion_sentence(each: Occasion) -> str:
     if order is not None:
         first, last = order[0], order[-1]
         return (
-            f"{where}: they took turns. The user of seed {last.seed} trained last, and waited "
-            f"{number(last.waited_s, TENTHS)} s until its ranks were there, against "
-            f"{number(last.alone.waited_s, TENTHS)} s alone; that of seed {first.seed} waited "
+            f"{where}: they took turns. The user with seed {last.seed} trained last and waited "
+            f"{number(last.waited_s, TENTHS)} s for its ranks to start, against "
+            f"{number(last.alone.waited_s, TENTHS)} s alone; the user with seed {first.seed} waited "
             f"{number(first.waited_s, TENTHS)} s."
         )
     share = f"{quantity(each.overlap_s / each.shortest_s, PERCENT)} of the shortest training"
@@ -131,7 +131,7 @@ def occasion_sentence(each: Occasion) -> str:
 
 
 def company_sentences(figures: Figures, unmatched_occasions: int) -> list[str]:
-    """What a reader of all other figures must know of runs that were not alone; none where all were."""
+    """What a reader of the other figures must know about runs that were not alone; empty if all were."""
     counting = [record for record in figures.counting if record.together is not None]
     users = sum(record.among_users for record in counting)
     side_by_side = len(counting) - users
@@ -143,12 +143,12 @@ def company_sentences(figures: Figures, unmatched_occasions: int) -> list[str]:
         )
     if users:
         sentences.append(
-            f"{users} runs began at once, as users of one cluster: they are in no mean and no comparison "
-            "with others, and have tables of their own."
+            f"{users} runs began at once, as users of one cluster: they are left out of all other means and "
+            "comparisons and have tables of their own."
         )
     if unmatched_occasions:
         sentences.append(
-            f"{counted(unmatched_occasions, 'occasion')} of these can't be held against anything, because "
-            "no such run was made alone."
+            f"{counted(unmatched_occasions, 'such occasion')} can't be compared with anything, because no "
+            "such run was made alone."
         )
     return sentences

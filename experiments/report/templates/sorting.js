@@ -1,6 +1,6 @@
 // Sorts a table by the head of a column or, where rows are cards without a head, by a list above the table.
-// A cell's number is in its data-value, empty where there is none; a cell without it holds words.
-// Without this script every table stands as it was written, and whole.
+// A cell's data-value is its number, or empty if it has none; a cell without data-value holds words.
+// Without this script every table is complete, in the order in which it was written.
 (() => {
   "use strict";
   const words = new Intl.Collator("en", { numeric: true });

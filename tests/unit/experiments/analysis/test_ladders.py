@@ -137,7 +137,7 @@ def test_a_waterfall_ends_at_its_last_rung_though_a_rung_lacks_a_seed(tmp_path: 
     assert whole.get_width() == pytest.approx(8.0)  # and not 6.5: the machine drifts by 3 s a seed
     assert tokenising.get_x() == pytest.approx(8.0)
     assert stack.get_x() + stack.get_width() == pytest.approx(0.0)
-    assert "its rungs have not all the same seeds" in ladders_table([found]).after[-1]
+    assert "its rungs do not all have the same seeds" in ladders_table([found]).after[-1]
 
 
 def test_ladders_are_climbed_for_each_number_of_workers(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_the_summary_says_which_steps_are_certain(tmp_path: Path) -> None:
     analysis = analyse(ladder(tmp_path, seeds=4, tokenizing_s=8.0, stack_s=0.0, noise_s=0.5))
     seconds = analysis.waterfalls[0].steps[0].seconds
     assert conclusions(analysis) == [
-        f'Of the ladders\' steps, Spark: 2 workers, 2 epochs: "{START}" takes {seconds.low:.2f} to '
+        f'Among the ladders\' steps, Spark: 2 workers, 2 epochs: "{START}" takes {seconds.low:.2f} to '
         f'{seconds.high:.2f} s longer than "{MIDDLE}"; 1 of 2 can\'t tell.'
     ]
     saves = analyse(ladder(tmp_path / "less", seeds=5, tokenizing_s=-4.0, stack_s=0.0, noise_s=0.1))

@@ -296,7 +296,7 @@ def test_the_tables_of_users(tmp_path: Path) -> None:
         "ddp, 2 workers each, 2 epochs: they trained at the same time for 26.0 s (96 % of the shortest "
         "training), on the same nodes, and took 1.50 and 1.55 times"
     )
-    assert "they took turns. The user of seed 2 trained last, and waited 21.0 s" in whole.after[1]
+    assert "they took turns. The user with seed 2 trained last and waited 21.0 s" in whole.after[1]
     exported = {
         (row.get("stack"), row.get("setting"), row["quantity"]): row for row in export_rows(analyse(there))
     }
@@ -314,5 +314,5 @@ def test_users_without_anybody_alone_are_named(tmp_path: Path) -> None:
     plan = [run.model_copy(update={"together": ids}) for run in plan]
     there = campaign(tmp_path, plan, [made("ddp", 1, 0, 30, 0, True), made("ddp", 2, 0, 30, 0, True)])
     assert occasions(figures_of(there)) == ([], 1)
-    assert "1 occasion of these can't be held against anything" in company_sentences(figures_of(there), 1)[1]
+    assert "1 such occasion can't be compared with anything" in company_sentences(figures_of(there), 1)[1]
     write_report(there)

@@ -159,12 +159,12 @@ def test_the_report_marks_what_left_its_band_and_is_the_same_again(tmp_path: Pat
     assert table.marked == [0]
     assert table.texts[0] == [
         "stack ddp, workers 1, epochs 2", "train_s", "50.00", "40.00", "at most 44.00", "1",
-        "left: 25.0 % above",
+        "outside: 25.0 % above the reference",
     ]  # fmt: skip
     assert table.texts[1][2:5] == ["+10.0 %", "+20.0 %", "+2.0 to +38.0 %"]
     assert table.texts[3][-1] == "fits no cell of this campaign"
     markdown, page = (path.read_text(encoding="utf-8") for path in written[0][:2])
-    assert "| **left: 25.0 % above** |" in markdown and "| within |" in markdown
+    assert "| **outside: 25.0 % above the reference** |" in markdown and "| within |" in markdown
     assert page.count('<tr class="marked">') == 1
     rows = [
         row
@@ -214,7 +214,7 @@ def test_run_report_and_check_say_what_left_its_band_and_so_does_their_status(wo
     assert status == 1 and "failed" not in output, output
     assert (
         "Left its band: stack slow, workers 1, epochs 2: train_s is 15.00 (n = 1), the reference 10.00, its "
-        "band 9.00 to 11.00; left: 50.0 % above."
+        "band 9.00 to 11.00; outside: 50.0 % above the reference."
     ) in output
     assert "1 of 2 figures with a reference left its band: the exit status is 1, whatever" in output
     assert (

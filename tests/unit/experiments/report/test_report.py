@@ -131,7 +131,25 @@ def test_more_workers_that_bring_nothing_are_not_said_to(tmp_path: Path) -> None
     times = ((1, 1, 50.0), (1, 2, 56.0), (2, 1, 49.0), (2, 2, 58.0))
     records = [record("ddp", workers, seconds, 60.0, seed) for workers, seed, seconds in times]
     said = conclusions(analyse(campaign(tmp_path, plan, records)))[1]
-    assert said.startswith("2 workers can't be told from one on ddp (0.")
+    assert said.startswith("2 workers can't be told apart from one on ddp (0.")
+
+
+@pytest.mark.parametrize(
+    ("batches", "said"),
+    [
+        ({1: 32}, ""),
+        ({2: 32}, ""),
+        ({1: 32, 2: 16}, " The workers of a run share one batch, so the number of steps does not depend on "),
+        ({1: 32, 2: 32}, " Several workers process several batches at once, so they take fewer steps: "),
+    ],
+)
+def test_only_a_matrix_with_several_numbers_of_workers_says_what_becomes_of_the_steps(
+    tmp_path: Path, batches: dict[int, int], said: str
+) -> None:
+    made = with_batches(tmp_path, [("ddp", workers, 2, batch, [50.0]) for workers, batch in batches.items()])
+    (remark,) = [each for each in tables(made)[TIMES].after if each.startswith("Speed-up: ")]
+    assert f"with the same number of epochs.{said}" in remark
+    assert ("steps" in remark) == bool(said)
 
 
 def test_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
@@ -157,8 +175,8 @@ def test_gpus_are_shown_and_a_run_that_throttled_is_marked(tmp_path: Path) -> No
     assert row["SM clock, MHz (lowest)"] == "1410 (1200)"
     assert row["energy, J"] == "\N{EN DASH}"  # not told, and not made up
     for path in write_report(made)[:2]:
-        assert "The GPUs while they trained" in path.read_text(encoding="utf-8")
-    assert "The GPUs while they trained" not in write_report(quick(tmp_path / "cpu"))[0].read_text("utf-8")
+        assert "The GPUs during training" in path.read_text(encoding="utf-8")
+    assert "The GPUs during training" not in write_report(quick(tmp_path / "cpu"))[0].read_text("utf-8")
 
 
 def test_the_newest_attempt_that_is_ok_counts_and_the_others_are_listed(tmp_path: Path) -> None:
@@ -315,7 +333,7 @@ def test_a_setting_that_goes_with_the_number_of_workers_is_not_left_out_of_figur
         (1.2, 0.002, "longer", False, "spark with 2 workers takes 1.20 to 1.20 times as long"),
         (1.0, 0.001, "same", True, "takes the same time within 3 %"),
         (1.01, 0.001, "longer", True, "takes 1.01 to 1.01 times as long"),
-        (1.01, 0.03, "open", False, "can't be told from it (0.95 to 1.07 times)"),
+        (1.01, 0.03, "open", False, "can't be told apart from it (0.95 to 1.07 times)"),
     ],
 )
 def test_a_comparison_claims_what_its_interval_allows(
@@ -360,7 +378,7 @@ def test_a_single_pair_is_no_comparison_that_p_is_corrected_for(tmp_path: Path) 
             records.append(record(stack, workers, seconds * slower * (1 + seed / 1000), 80.0, seed))
     found = analyse(campaign(tmp_path, plan, records)).comparisons
     assert sorted(each.ratio.p is None for each in found) == [False, True]
-    said = "One comparison is made here (1 single pair beside, without a p), and p needs no correction."
+    said = "One comparison is made here (besides 1 single pair without a p), so p needs no correction."
     assert corrected_text([each.ratio.p for each in found]) == said
 
 
@@ -370,7 +388,7 @@ def test_one_pair_claims_nothing(tmp_path: Path) -> None:
     times, workers = conclusions(analysis)
     assert "no difference in training time is claimed" in times
     assert "2 workers train 1.56 times as fast as one on ddp (78 %)" in workers
-    assert "from single runs: with another training problem" in workers
+    assert "from single runs; the training problem differs" in workers
 
 
 def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path: Path) -> None:
@@ -386,7 +404,7 @@ def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path:
         ("spark", 1, 10, 16, [510.0]),
     ]
     _settings, times, workers = conclusions(analyse(with_batches(tmp_path, cells_made)))
-    assert "spark with 1 worker and batch_per_worker 16 can't be told from it (" in times
+    assert "spark with 1 worker and batch_per_worker 16 can't be told apart from it (" in times
     assert (
         " times; not significant among 2 comparisons); spark with 1 worker and batch_per_worker 64 " in times
     )
@@ -406,7 +424,8 @@ def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path:
     made = [("ddp", 1, epochs, 32, [10.0 * epochs] * 3) for epochs in (2, 10)]
     made += [("spark", 1, 2, 32, [19.0, 20.0, 21.0]), ("spark", 1, 10, 32, [96.0, 100.0, 104.0])]
     times = conclusions(analyse(with_batches(tmp_path / "alike", made)))[0]
-    assert "spark with 1 worker and 2 or 10 epochs can't be told from it (0.88 to 1.13 times), from" in times
+    said = "spark with 1 worker and 2 or 10 epochs can't be told apart from it (0.88 to 1.13 times), from"
+    assert said in times
 
 
 @pytest.mark.parametrize(
@@ -451,14 +470,14 @@ def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
     # Of what the matrix doesn't ask for nothing is said, not even that.
     said = f"takes {found.ratio.low:.2f} to {found.ratio.high:.2f} times as long as allreduce"
     assert conclusions(analysis) == [
-        f"Of the settings' comparisons, gradient_sync bf16 {said} (ddp, workers 2, epochs 2)."
+        f"Among the comparisons of settings, gradient_sync bf16 {said} (ddp, workers 2, epochs 2)."
     ]
     csv = next(path for path in write_report(made) if path.name == "figures.csv").read_text()
     assert "gradient_sync bf16 over allreduce" in csv
-    table = tables(made)["What the settings bring"]
+    table = tables(made)["What the settings change"]
     assert rows(table)[0]["where"] == "ddp, workers 2, epochs 2"
     assert not table.after  # both were in every block
-    assert "What the settings bring" not in tables(quick(tmp_path / "quick"))
+    assert "What the settings change" not in tables(quick(tmp_path / "quick"))
 
 
 def test_settings_of_the_cluster_are_of_different_blocks_and_the_table_says_so(tmp_path: Path) -> None:
@@ -472,8 +491,8 @@ def test_settings_of_the_cluster_are_of_different_blocks_and_the_table_says_so(t
             records.append(record("ddp", 2, seconds + seed / 10, 90.0, seed, **changes))
             axes = {"stack": "ddp", "workers": 2, "epochs": 2, "link_rate": rate, "seed": seed}
             plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
-    (remark,) = tables(campaign(tmp_path, plan, records))["What the settings bring"].after
-    assert remark.startswith("Runs that differ in link_rate are of different blocks")
+    (remark,) = tables(campaign(tmp_path, plan, records))["What the settings change"].after
+    assert remark.startswith("Runs that differ in link_rate are in different blocks")
 
 
 def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
