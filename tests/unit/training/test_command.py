@@ -105,4 +105,4 @@ def test_memory_that_does_not_suffice_is_said_with_what_would_help(
     file.write_text(run_spec(prepared, data_spec(), model=huge).model_dump_json(), encoding="utf-8")
     assert ranks(1, little_memory, (file, prepared.path, out)) == [1]
     message = load(out / "error-0.json")["message"]
-    assert message.startswith("The memory does not suffice (") and "smaller batch_per_worker" in message
+    assert message.startswith("Not enough memory (") and "smaller batch_per_worker" in message
