@@ -20,7 +20,7 @@ class DataError(ValueError):
 
 
 class LaunchError(RuntimeError):
-    """The process was not launched as the specification asks; its text is one sentence for the launcher."""
+    """The process was not launched as specified; its text is one sentence for whoever launched it."""
 
 
 class ThreadsError(RuntimeError):

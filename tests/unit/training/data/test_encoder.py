@@ -179,6 +179,6 @@ def test_a_loss_that_is_no_number_ends_the_run_and_says_where(
     error = load(out / "error-0.json")
     assert error["type"] == "DivergedError"
     assert error["message"].startswith(
-        "The loss became nan in step 1 of epoch 1 (learning rate 0): take a lower"
+        "The loss became nan in step 1 of epoch 1 (learning rate 0): use a lower"
     )
     assert not (out / "result.json").exists()
