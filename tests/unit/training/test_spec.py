@@ -182,7 +182,7 @@ def test_a_trials_values_take_the_place_of_the_runs_own() -> None:
     trial = with_values(run, {"learning_rate": 0.001, "warmup_steps": 7})
     assert (trial.work.learning_rate, trial.work.warmup_steps) == (0.001, 7)
     assert trial.model_dump() == run.model_dump() | {"work": trial.work.model_dump()}
-    with pytest.raises(SpecError, match="no fields of the work: learning_rat; there are "):
+    with pytest.raises(SpecError, match="not fields of the work: learning_rat; its fields are "):
         with_values(run, {"learning_rat": 0.1})
     with pytest.raises(SpecError, match=r"A value of the search.*learning_rate"):
         with_values(run, {"learning_rate": -1.0})
