@@ -63,7 +63,7 @@ class TorchrunSession:
             self._checkpoints.write(state, position)
 
     def latest_checkpoint(self) -> dict[str, Any] | None:
-        """The newest good checkpoint in `checkpoints/`; rank 0 chooses, and reports what is wrong with newer."""
+        """The newest good checkpoint in `checkpoints/`; rank 0 chooses, and reports faults of newer ones."""
         chosen: str | None = None
         if self.rank == 0:
             self._checkpoints.clean()

@@ -84,7 +84,7 @@ def main() -> int:
 
 def _run(spark: SparkSession, spec: RunSpec, given: argparse.Namespace, queue: Future[float]) -> int:
     if spark.conf.get("spark.task.maxFailures", None) != "1":
-        sys.stderr.write("Set spark.task.maxFailures=1: otherwise Spark silently retries a failed training.\n")
+        sys.stderr.write("Set spark.task.maxFailures=1: otherwise Spark silently retries failed training.\n")
         return 1
     archive = spark.conf.get("spark.submit.pyFiles", None) or ""
     if not archive.endswith(".zip") or "," in archive:

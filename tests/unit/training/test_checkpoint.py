@@ -92,7 +92,7 @@ def test_a_bad_one_is_named_and_the_one_before_is_taken(tmp_path: Path, how: str
 def test_one_of_another_work_is_refused(tmp_path: Path) -> None:
     folder(tmp_path, 10)
     other = folder(tmp_path, work="b" * 64)
-    with pytest.raises(OtherWorkError, match=r"is from another work \(aaaaaaaa, not bbbbbbbb\): give this run"):
+    with pytest.raises(OtherWorkError, match=r"is from another work \(aaaaaaaa, not bbbbbbbb\): give this"):
         other.newest()
 
 

@@ -61,10 +61,10 @@ def test_it_trains_on_real_reviews_and_exports(reviews_wheel: Path, tmp_path: Pa
     [
         (
             ["epochs=3"],
-            "epochs=3 is no setting: give data.NAME=VALUE, work.NAME=VALUE or conditions.NAME=VALUE",
+            "epochs=3 is not a setting: give data.NAME=VALUE, work.NAME=VALUE or conditions.NAME=VALUE",
         ),
-        (["work.epochs"], "work.epochs is no setting"),
-        (["work.epoch=3"], "work.epoch: is not a setting there is"),
+        (["work.epochs"], "work.epochs is not a setting"),
+        (["work.epoch=3"], "work.epoch: is not a known setting"),
         (["work.epochs=0"], "work.epochs: input should be greater than or equal to 1, not 0"),
         (["work.learning_rate=fast"], "work.learning_rate: input should be a valid number, not 'fast'"),
         (["data.source=files"], "train_file goes with source: files"),
@@ -86,7 +86,7 @@ def test_a_wrong_setting_is_said_before_anything_is_done(
 
 
 def little_memory(spec: Path, data: Path, out: Path) -> int:
-    """A rank that may have little memory more than it has already."""
+    """A rank that may use little more memory than it already does."""
     from training.rank import run_rank
 
     with Path("/proc/self/statm").open(encoding="ascii") as file:

@@ -103,7 +103,7 @@ def test_told_to_stop_all_ranks_keep_what_they_did(prepared: Prepared, tmp_path:
     killing.kill_surely(killing.in_a_step, 1, signal.SIGTERM, lazy, prepared.path, out)
     (kept,) = (out / "checkpoints").iterdir()
     message = load(out / "error-1.json")["message"]
-    assert "told to stop by SIGTERM" in message and "a checkpoint was kept" in message
+    assert "told to stop by SIGTERM" in message and "a checkpoint was saved" in message
     before = int(kept.name.split("-")[0])
     assert before > 16
     killing.end(killing.start(lazy, prepared.path, out))

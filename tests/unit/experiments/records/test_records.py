@@ -53,7 +53,7 @@ def test_a_record_fits_the_schema_and_comes_back_the_same(tmp_path: Path) -> Non
         ({"ranks": []}, "0 ranks of 2 are there"),
         ({"run_id": "ddp-w2-e2-s1-00000000"}, "the specification makes it"),
         ({"work_digest": "0" * 64}, "work_digest is not that"),
-        ({"surprise": 1}, "surprise: is not a setting there is"),
+        ({"surprise": 1}, "surprise: is not a known setting"),
         ({"schema_version": 2}, "has schema version 2"),
         ({"started": "2026-11-21T11:45:00"}, "started: input should have timezone info"),
         ({"phases": {"forward": 40.0}}, "the phases must be queue"),
