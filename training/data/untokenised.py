@@ -23,7 +23,7 @@ class Untokenised:
     @classmethod
     def open(cls, texts: Path, tokenizer: Path) -> Untokenised:
         """The texts and the tokenizer that `prepare` wrote into these files."""
-        # The tokenizer's own threads would compete for other ranks' cores, and forked data loaders switch
+        # The tokenizer's own threads would take cores from others, and Python's forked data loaders switch
         # them off in the same way. The variable is read at every call.
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         with pa.memory_map(str(texts)) as file:  # the array keeps the mapping alive

@@ -1,4 +1,4 @@
-"""`python -m training`: on one machine, without anything else."""
+"""`python -m training`: on one machine, with nothing else."""
 
 from __future__ import annotations
 

@@ -341,7 +341,7 @@ def test_a_rank_that_left_nothing_is_named_where_others_only_lost_it(tmp_path: P
     assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == said
     # Its connections may be lost together with what the ranks met at.
     (tmp_path / "rank-1.json").unlink()
-    content |= {"type": "PeerError", "message": "The process that the ranks met at has not answered for 4 s."}
+    content |= {"type": "PeerError", "message": "The rendezvous store has not answered for 4 s."}
     (tmp_path / "error-0.json").write_text(json.dumps(content))
     assert cause_of_failure(tmp_path, tmp_path / "none.log", 1).startswith(
         "Rank 1 ended without a word (killed"
