@@ -139,7 +139,7 @@ def split(
     draw = random.Random(seed)
     for members in classes:
         draw.shuffle(members)
-    # How many of the first n reviews drawn are positive; rounding errors end up in the second split.
+    # How many of the first n reviews drawn are positive; what rounding leaves over is in the second split.
     positive = [n * len(classes[1]) // len(reviews) for n in (train, train + validation)]
     negative = [train - positive[0], train + validation - positive[1]]
     first = classes[0][: negative[0]] + classes[1][: positive[0]]

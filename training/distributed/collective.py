@@ -27,7 +27,7 @@ TIMEOUT: Final = timedelta(minutes=3)
 def join(session: Session) -> Store | None:
     """Meet the other ranks at `MASTER_ADDR`:`MASTER_PORT`; returns when all are there.
 
-    Returns the rendezvous store, for what they tell one another beside the training; None if there is only
+    Returns the rendezvous store, for messages between the ranks beside the training; None if there is only
     one rank.
     """
     if session.world_size == 1:

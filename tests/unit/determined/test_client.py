@@ -304,7 +304,7 @@ def test_a_password_that_is_not_accepted_is_said_with_its_file(place: Place) -> 
 
 
 def test_slots_that_are_not_there_yet_are_waited_for(place: Place, tmp_path: Path) -> None:
-    # The master would refuse the experiment: its agents reconnect some seconds after it starts.
+    # The master would refuse the experiment: agents reconnect some seconds after the master starts.
     place.agent("worker1")
     place.when(lambda: bool(place.said), lambda: place.agent("worker2"))
     place.when_seen("STARTING", lambda: place.ends("STATE_COMPLETED"))
