@@ -1,6 +1,6 @@
-"""`python -m training`: prepare data, train on this machine, export what was trained.
+"""`python -m training`: prepare data, train on this machine, export the trained model.
 
-Each command imports its own part: torch takes longer to load than other commands to do their work.
+Each command imports only what it needs: loading torch takes longer than some commands take to run.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ On several ranks: prepare the data, write the run's specification (train --dry-r
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit status."""
+    """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
 
@@ -51,9 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     training.add_argument("--out", type=Path, required=True, help="folder for results and prepared data")
     training.add_argument("--dry-run", action="store_true", help="prepare the data, print the specification")
 
-    preparing = verbs.add_parser(
-        "prepare", help="tokenise reviews into a data set, unless it is there already"
-    )
+    preparing = verbs.add_parser("prepare", help="tokenise reviews into a data set, unless it already exists")
     preparing.add_argument(
         "--data-spec", type=Path, required=True, help="the data specification, a JSON file"
     )
@@ -65,28 +63,28 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="folder that file names in the specification are relative to",
     )
     preparing.add_argument("--out", type=Path, required=True, help="folder for data sets")
-    preparing.add_argument("--json", action="store_true", help="print nothing but the last line")
+    preparing.add_argument("--json", action="store_true", help="print only the last line")
 
     tokenising = verbs.add_parser(
         "tokenise",
-        help="make a run's tokens, which its ranks then read (tokenizing: in_run), in this process",
+        help="make a run's tokens in this process, for its ranks to read (tokenizing: in_run)",
     )
     tokenising.add_argument("--spec", type=Path, required=True, help="the run specification, a JSON file")
-    tokenising.add_argument("--data", type=Path, required=True, help="the prepared data set's own folder")
+    tokenising.add_argument("--data", type=Path, required=True, help="folder of the prepared data set")
     tokenising.add_argument("--out", type=Path, required=True, help="the run's folder, shared by all ranks")
 
     exporting = verbs.add_parser("export", help="write a checkpoint as a folder that transformers loads")
     exporting.add_argument("--spec", type=Path, required=True, help="the run specification, a JSON file")
-    exporting.add_argument("--data", type=Path, required=True, help="the prepared data set's own folder")
+    exporting.add_argument("--data", type=Path, required=True, help="folder of the prepared data set")
     exporting.add_argument("--out", type=Path, required=True, help="the run's folder, with its checkpoints")
     exporting.add_argument("--to", type=Path, required=True, help="folder to write; it must not exist")
 
-    verbs.add_parser("run", add_help=False, help="one rank of a run: the only one, or as torchrun starts it")
+    verbs.add_parser("run", add_help=False, help="one rank of a run, on its own or started by torchrun")
     given, rest = parser.parse_known_args(argv)
     if given.verb == "run":
         from training.rank import launch_rank
 
-        launch_rank("One rank of a run: the only one, or as torchrun starts it.", rest)
+        launch_rank("One rank of a run, on its own or started by torchrun.", rest)
         return 0
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -100,7 +98,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(command: Callable[[], int]) -> int:
-    """Run a command; what a person can do something about is one sentence, without a trace."""
+    """Run a command; errors that a user can act on are one sentence, without a traceback."""
     try:
         return command()
     except (SpecError, DataError, CheckpointError, OSError) as error:
@@ -122,7 +120,7 @@ def _tokenise(given: argparse.Namespace) -> int:
     from training.data.in_run import tokenise_alone
     from training.util.process import process_start
 
-    # Who waits for it waits for this process from its start.
+    # Timed from the start of this process: loading the libraries is part of the wait.
     tokenise_alone(read_spec(RunSpec, given.spec), given.data, given.out, process_start())
     return 0
 
@@ -147,7 +145,7 @@ def _train(given: argparse.Namespace) -> int:
         from training.data.in_run import tokenise_alone
 
         tokenise_alone(spec, prepared.path, folder, time.time())
-    # A new process: libraries read the number of threads when they are loaded.
+    # By exec, as libraries read the number of threads when they are loaded.
     command = [sys.executable, "-m", "training", "run"]
     command += ["--spec", str(file), "--data", str(prepared.path), "--out", str(folder)]
     os.environ["OMP_NUM_THREADS"] = str(spec.conditions.threads)

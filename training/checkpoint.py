@@ -1,4 +1,4 @@
-"""Checkpoints: folders that are whole or absent, checked when they are read, the newest good one first."""
+"""Checkpoints: folders that are complete or absent, verified when read, the newest good one first."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ DESCRIPTION: Final = "checkpoint.json"
 
 
 def write_checkpoint(folder: Path, state: dict[str, Any], work_digest: str, position: Position) -> None:
-    """Write a checkpoint's two files into `folder`, which is there; the description comes last.
+    """Write a checkpoint's two files into `folder`, which must exist; the description comes last.
 
     Raises:
         OSError: it can't be written.
     """
-    # First in memory: what torch makes of a disk that is full in the middle is no clear error.
+    # Serialise to memory first: torch's error for a disk that fills up midway is unclear.
     content = io.BytesIO()
     torch.save(state, content)
     path = folder / STATE
@@ -50,25 +50,25 @@ def write_checkpoint(folder: Path, state: dict[str, Any], work_digest: str, posi
 
 
 def read_checkpoint(folder: Path, work_digest: str) -> dict[str, Any]:
-    """The state in a checkpoint's folder, tensors on the CPU; read as plain data: it can't bring code.
+    """The state in a checkpoint's folder, tensors on the CPU; read as plain data, so it can't run code.
 
     Raises:
-        OtherWorkError: it is of another work.
-        CheckpointError: it is not whole, has changed, or is no checkpoint of ours.
+        OtherWorkError: it is from another work.
+        CheckpointError: it is incomplete, has changed, or is not one of our checkpoints.
     """
     try:
         description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
         kind, found, digest = description["format"], description["work_digest"], description["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
-            f"{folder} is no checkpoint: its {DESCRIPTION} can't be read ({error!r})."
+            f"{folder} is not a checkpoint: its {DESCRIPTION} can't be read ({error!r})."
         ) from error
     if kind != FORMAT:
         raise CheckpointError(f"{folder} has the checkpoint format {kind!r}, not {FORMAT}.")
     if found != work_digest:
         raise OtherWorkError(
-            f"The checkpoint {folder} is of another work ({found[:8]}, not {work_digest[:8]}): "
-            "give this run a folder of its own, or take the specification that the checkpoint was made with."
+            f"The checkpoint {folder} is from another work ({found[:8]}, not {work_digest[:8]}): "
+            "give this run a folder of its own, or use the specification that the checkpoint was made with."
         )
     try:
         if file_digest(folder / STATE) != digest:
@@ -78,7 +78,7 @@ def read_checkpoint(folder: Path, work_digest: str) -> dict[str, Any]:
         if isinstance(error, CheckpointError):
             raise
         raise CheckpointError(
-            f"The checkpoint {folder} holds no plain data ({first_line(error):.120})."
+            f"The checkpoint {folder} does not hold plain data ({first_line(error):.120})."
         ) from error
     except OSError as error:
         raise CheckpointError(f"The checkpoint {folder} can't be read: {error.strerror}.") from error
@@ -89,16 +89,16 @@ class CheckpointFolder:
     """The checkpoints of one run, in a folder that all ranks share; one rank writes."""
 
     def __init__(self, path: Path, work_digest: str, keep: int) -> None:
-        """Nothing is made or read yet; the newest `keep` checkpoints are kept."""
+        """Nothing is created or read yet; the newest `keep` checkpoints are kept."""
         self.path = path
         self._work_digest = work_digest
         self._keep = keep
 
     def write(self, state: dict[str, Any], position: Position) -> None:
-        """Keep `state`: written beside its place and renamed; only then are older ones removed.
+        """Save `state` in a folder beside the target, then rename it, and only then remove older checkpoints.
 
         Raises:
-            CheckpointError: it can't be written; those that were there are untouched.
+            CheckpointError: it can't be written; earlier checkpoints are untouched.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ class CheckpointFolder:
             write_checkpoint(draft, state, self._work_digest, position)
             draft.chmod(0o755)  # mkdtemp's own mode shuts everybody else out
             target = self.path / position.name
-            if target.exists():  # a damaged one, else training would have gone on from it
+            if target.exists():  # it is damaged, or training would have resumed from it
                 self._remove(target)
             draft.rename(target)
             _sync(self.path)
@@ -121,10 +121,10 @@ class CheckpointFolder:
             self._remove(self.path / old)
 
     def newest(self) -> tuple[str | None, list[str]]:
-        """Name of the newest good checkpoint, and what is wrong with those that are newer.
+        """Name of the newest good checkpoint, and what is wrong with any newer ones.
 
         Raises:
-            OtherWorkError: a good one is of another work.
+            OtherWorkError: a good one is from another work.
         """
         faults = []
         for name in reversed(self._names()):
@@ -143,7 +143,7 @@ class CheckpointFolder:
         return read_checkpoint(self.path / name, self._work_digest)
 
     def clean(self) -> None:
-        """Remove what a writer that was killed left half done."""
+        """Remove what a killed writer left unfinished."""
         for pattern in (".new-*", ".old-*"):
             for leftover in self.path.glob(pattern):
                 shutil.rmtree(leftover)
@@ -152,7 +152,7 @@ class CheckpointFolder:
         return sorted(path.name for path in self.path.glob("*") if not path.name.startswith("."))
 
     def _remove(self, path: Path) -> None:
-        # Renamed first: a reader must not meet one that is half gone.
+        # Renamed first: a reader must not find a half-removed checkpoint.
         gone = Path(tempfile.mkdtemp(prefix=".old-", dir=self.path))
         path.rename(gone / path.name)
         shutil.rmtree(gone)
@@ -160,7 +160,7 @@ class CheckpointFolder:
     def _unwritable(self, position: Position, error: OSError) -> str:
         return (
             f"The checkpoint {self.path / position.name} can't be written: {error.strerror}; "
-            "those that were there before are untouched."
+            "earlier checkpoints are untouched."
         )
 
 

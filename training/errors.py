@@ -1,12 +1,12 @@
-"""What can go wrong in a run, and what it means to a person."""
+"""What can go wrong in a run, and how to explain it."""
 
 from __future__ import annotations
 
 import errno
 from typing import Final
 
-#: What is said on the CPU where memory runs out: by torch's allocator, by oneDNN (which says no more than
-#: this where it can't have what an operation needs), and by C++.
+#: Messages when memory runs out on the CPU: from torch's allocator, from oneDNN (which says no more than
+#: this if it can't allocate what an operation needs), and from C++.
 NO_MEMORY: Final = (
     "can't allocate memory",
     "could not create a primitive",
@@ -20,11 +20,11 @@ class DataError(ValueError):
 
 
 class LaunchError(RuntimeError):
-    """The process was not launched as the specification asks; its text is one sentence for whoever did."""
+    """The process was not launched as specified; its text is one sentence for whoever launched it."""
 
 
 class ThreadsError(RuntimeError):
-    """The environment asks for another number of threads than the run."""
+    """The environment asks for a different number of threads than the run."""
 
 
 class CheckpointError(RuntimeError):
@@ -32,11 +32,11 @@ class CheckpointError(RuntimeError):
 
 
 class OtherWorkError(CheckpointError):
-    """It is a good checkpoint, but of another work."""
+    """A good checkpoint, but of another work."""
 
 
 class DivergedError(RuntimeError):
-    """The loss is no number any more; its text says where that began."""
+    """The loss is no longer a number; its text says where that began."""
 
 
 class ShortOfMemoryError(Exception):
@@ -44,7 +44,7 @@ class ShortOfMemoryError(Exception):
 
 
 class PeerError(RuntimeError):
-    """Another rank is gone; its text says which, and how far it was."""
+    """Another rank is gone; its text says which, and how far it got."""
 
 
 class Stopped(Exception):
@@ -52,31 +52,31 @@ class Stopped(Exception):
 
 
 class Yielded(Stopped):
-    """The work was left to whoever launched it, to be resumed later; what was reported has arrived."""
+    """The launcher will resume the work later; everything reported so far has arrived."""
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of what an exception says, or its class where it says nothing."""
+    """The first line of an exception's message, or its class if it has none."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
 def explain_failure(error: BaseException) -> str:
-    """One sentence: what went wrong, and what to do where that is known."""
+    """One sentence: what went wrong and, if known, what to do."""
     reason = first_line(error)
-    if out_of_memory(error):  # before or after the steps: what they need is tried out (`training.memory`)
+    if out_of_memory(error):  # before or after the steps: `training.memory` explains theirs
         return (
-            f"The memory does not suffice ({reason.rstrip('.')}): take a smaller batch_per_worker, more "
+            f"Not enough memory ({reason.rstrip('.')}): use a smaller batch_per_worker, more "
             "gradient_accumulation, activation_checkpointing, or a shorter max_length."
         )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" while writing {error.filename}" if error.filename else ""
-        return f"The disk is full{where}; make room, then run it again."
+        return f"The disk is full{where}; free some space, then run it again."
     return reason
 
 
 def failed_between_ranks(error: BaseException) -> bool:
-    """Whether it was something between the ranks that failed, so that the cause may be another rank's."""
-    import torch.distributed as dist  # here, as commands that need no torch have errors as well
+    """Whether communication between the ranks failed, so that the cause may lie with another rank."""
+    import torch.distributed as dist  # here, as commands that don't need torch import this module too
 
     words = ("gloo", "nccl", "connection closed by peer", "connection reset by peer", "timed out")
     return isinstance(error, dist.DistError) or (
@@ -88,7 +88,7 @@ def out_of_memory(error: BaseException) -> bool:
     """Whether memory ran out, a GPU's or this machine's."""
     if isinstance(error, MemoryError):
         return True
-    # torch.OutOfMemoryError on a GPU; on the CPU a RuntimeError, of the allocator's or of who asked it.
+    # torch.OutOfMemoryError on a GPU; on the CPU a RuntimeError, from the allocator or from its caller.
     return isinstance(error, RuntimeError) and (
         type(error).__name__ == "OutOfMemoryError" or any(words in str(error) for words in NO_MEMORY)
     )

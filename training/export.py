@@ -1,4 +1,4 @@
-"""What was trained, as a folder that `transformers` loads."""
+"""The trained model, as a folder that `transformers` loads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def export(spec: RunSpec, data: Path, out: Path, to: Path) -> Path:
         spec: the run.
         data: folder of its prepared data set.
         out: the run's folder.
-        to: what `from_pretrained` of AutoModelForSequenceClassification and of AutoTokenizer take.
+        to: the new folder, for `from_pretrained` of AutoModelForSequenceClassification and AutoTokenizer.
 
     Raises:
         CheckpointError: there is no good checkpoint, or `to` exists.
@@ -33,7 +33,7 @@ def export(spec: RunSpec, data: Path, out: Path, to: Path) -> Path:
         OSError: `to` can't be written.
     """
     if to.exists():
-        raise CheckpointError(f"{to} exists already; give a new folder.")
+        raise CheckpointError(f"{to} already exists; give a new folder.")
     checkpoints = CheckpointFolder(out / "checkpoints", spec.work.digest, spec.work.keep_checkpoints)
     name, faults = checkpoints.newest()
     if name is None:

@@ -1,4 +1,4 @@
-"""One rank from imports to last file, around the training loop."""
+"""One rank from its imports to its last file, around the training loop."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def run_job(
         spec: the run.
         data: folder of the prepared data set, on this node.
         out: folder on storage that all ranks share.
-        begin: makes the session; what was loaded by then belongs to the imports.
-        peers: what watches the other ranks.
+        begin: creates the session; everything before it counts as imports.
+        peers: watches the other ranks.
         process_start: unix time in seconds.
 
     Raises:
         Stopped: the ranks were told to stop.
-        Yielded: the same, where whoever launched them goes on with the work later.
+        Yielded: the same, but their launcher will resume the work later.
     """
     imports_done = time.time()
     set_arithmetic(spec)
@@ -106,7 +106,7 @@ def run_job(
 
 
 def shut_down(session: Session, peers: PeerMonitor) -> None:
-    """Have everything reported, and leave the other ranks."""
+    """Finish reporting, and leave the other ranks."""
     session.close()
     peers.stop()
     wait_for_all(session)
@@ -114,16 +114,16 @@ def shut_down(session: Session, peers: PeerMonitor) -> None:
 
 
 def set_arithmetic(spec: RunSpec) -> None:
-    """Fix what decides the last bits: number of threads, and algorithms that give the same each time.
+    """Fix what decides the last bits: the number of threads, and deterministic algorithms.
 
-    (`training.rank` has seen to it that `OMP_NUM_THREADS` says the same number: some libraries look there.)
+    (`training.rank` has checked that `OMP_NUM_THREADS` is the same number: some libraries read that.)
     """
     torch.set_num_threads(spec.conditions.threads)
-    torch.set_num_interop_threads(1)  # nothing here runs operators beside one another
+    torch.set_num_interop_threads(1)  # nothing here runs operators in parallel
     if spec.work.deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # what cuBLAS needs to be deterministic
         torch.use_deterministic_algorithms(True)
-        # By default it would also fill memory that is about to be overwritten: time for nothing.
+        # By default it would also fill memory that is about to be overwritten: a waste of time.
         torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
@@ -137,14 +137,14 @@ def check_equal_weights(session: Session, digest: str) -> None:
     if len(set(digests)) > 1:
         found = ", ".join(f"{rank}: {each[:8]}" for rank, each in enumerate(digests))
         raise RuntimeError(
-            f"The ranks ended with different weights ({found}); the run's figures mean nothing."
+            f"The ranks ended with different weights ({found}); the run's figures are meaningless."
         )
 
 
 def write_result(
     epochs: list[dict[str, Any]], session: Session, out: Path, train_s: float, digest: str
 ) -> None:
-    """Write what the whole run came to; the last file, so that whoever sees it sees all."""
+    """Write the result of the whole run; the last file, so whoever sees it sees all the others."""
     session.report("end", weights_digest=digest)
     write_json(
         out / "result.json",

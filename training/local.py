@@ -20,14 +20,14 @@ WORK: Final = {
     "warmup_steps": 20,
     "checkpoint_every_epochs": 1,
 }
-"""Those of the quick matrix: a model from scratch learns with them within minutes."""
+"""The quick matrix's settings: with them a model from scratch learns within minutes."""
 
 
 def settings(given: Sequence[str]) -> dict[str, Any]:
-    """`["work.epochs=3"]` as `{"work": {"epochs": 3}}`; a value is JSON, or text where it is none.
+    """`["work.epochs=3"]` as `{"work": {"epochs": 3}}`; a value that is not JSON is text.
 
     Raises:
-        SpecError: one is no KEY=VALUE.
+        SpecError: one is not KEY=VALUE.
     """
     chosen: dict[str, Any] = {}
     for text in given:
@@ -35,7 +35,7 @@ def settings(given: Sequence[str]) -> dict[str, Any]:
         names = key.split(".")
         if not equals or not all(names) or names[0] not in ("data", "work", "conditions") or len(names) < 2:
             raise SpecError(
-                f"{text} is no setting: give data.NAME=VALUE, work.NAME=VALUE or conditions.NAME=VALUE."
+                f"{text} is not a setting: give data.NAME=VALUE, work.NAME=VALUE or conditions.NAME=VALUE."
             )
         place = chosen
         for name in names[:-1]:
@@ -48,10 +48,10 @@ def settings(given: Sequence[str]) -> dict[str, Any]:
 
 
 def local_spec(chosen: dict[str, Any]) -> tuple[DataSpec, Callable[[str], RunSpec]]:
-    """The data specification, and what makes the run's once the data set's digest is known.
+    """The data specification, and a function that makes the run's once the data set's digest is known.
 
     Raises:
-        SpecError: a setting is wrong. (So may be one of the run's, also before the data is prepared.)
+        SpecError: a setting is wrong; the run's are checked here, too, before the data is prepared.
     """
     threads = len(os.sched_getaffinity(0))
     try:

@@ -31,8 +31,8 @@ class Outcome:
     """What training leaves behind."""
 
     model: torch.nn.Module
-    epochs: list[dict[str, Any]]  # figures of each epoch, also of those before a checkpoint
-    steps: int  # taken here, without those before a checkpoint
+    epochs: list[dict[str, Any]]  # figures of each epoch, including those before a resume
+    steps: int  # taken by this process, excluding those before a resume
 
 
 def train(
@@ -44,21 +44,21 @@ def train(
     conditions: Conditions,
     run: Path,
 ) -> Outcome:
-    """Do `work` as one of its ranks, from the newest checkpoint of it if there is one.
+    """Do `work` as one of its ranks, resuming from its newest checkpoint if there is one.
 
     Args:
-        work: what is to be done; every rank is given the same.
+        work: what to do; every rank is given the same.
         data: folder of the prepared data set, on this node.
         session: this rank's launcher.
-        phases: where the time is written; the caller has begun none.
-        status: how far this rank is; kept up to date for whoever asks meanwhile.
-        conditions: under which it is done; they change how long it takes, and not what comes of it.
-        run: the run's own folder, for the tokens that were made in it where the conditions say so.
+        phases: records the time; the caller has begun no phase.
+        status: this rank's progress, kept up to date for other threads to read.
+        conditions: how to do it; they change how long it takes, not the result.
+        run: the run's own folder, which has its tokens if the conditions have them made in the run.
 
     Raises:
         DataError: the data set is not the one that the work asks for.
-        CheckpointError: there is a checkpoint, but of another work, or one can't be written.
-        DivergedError: the loss is no number any more.
+        CheckpointError: a checkpoint is from another work, or can't be written.
+        DivergedError: the loss is no longer a number.
         ShortOfMemoryError: a step does not fit into memory.
         Stopped: the session was told to stop.
     """
@@ -90,7 +90,7 @@ def train(
 
 
 def run_epoch(training: Training, status: RankStatus) -> None:
-    """The next epoch, or what is left of it: its steps, then evaluation and a checkpoint where due."""
+    """Run the next epoch, or the rest of it: its steps, then evaluation and a checkpoint where due."""
     work, session, phases = training.work, training.session, training.phases
     epoch, started = len(training.epochs) + 1, time.perf_counter() - training.seconds
     phases.settle()
@@ -111,12 +111,12 @@ def run_epoch(training: Training, status: RankStatus) -> None:
 
 
 def train_epoch(training: Training, epoch: int, status: RankStatus, started: float) -> dict[str, Any]:
-    """Take every step of `epoch` (from 1) that is left.
+    """Take the remaining steps of `epoch` (from 1).
 
     Returns `train_loss`, the mean over all its reviews and ranks, and `lr`, the last step's learning rate.
 
     Raises:
-        DivergedError: the mean is no number.
+        DivergedError: the mean is not a number.
         Stopped: the session was told to stop.
     """
     work, session, phases = training.work, training.session, training.phases
@@ -149,7 +149,7 @@ def train_epoch(training: Training, epoch: int, status: RankStatus, started: flo
         training.end_step()
         recorder.step(epoch, step, loss, training.last_learning_rate, len(batch))
         if work.checkpoint_every_steps and training.steps % work.checkpoint_every_steps == 0:
-            recorder.write()  # what has diverged is not worth keeping
+            recorder.write()  # raises if training has diverged, which is not worth keeping
             training.seconds = time.perf_counter() - started
             save_checkpoint(training)
             recorder.pause()
@@ -157,7 +157,7 @@ def train_epoch(training: Training, epoch: int, status: RankStatus, started: flo
     reviews = min(len(training.data.train), work.steps_per_epoch * work.global_batch)
     mean = sum_over_ranks(session, training.loss_sum.clone()).item() / reviews
     if mean != mean:
-        raise DivergedError(f"The training loss of epoch {epoch} is no number on one of the ranks.")
+        raise DivergedError(f"The training loss of epoch {epoch} is not a number on one of the ranks.")
     return {"train_loss": mean, "lr": training.last_learning_rate}
 
 
@@ -165,21 +165,21 @@ def take_step(training: Training, global_batch: torch.Tensor) -> tuple[torch.Ten
     """One step of the optimiser on the reviews numbered `global_batch`.
 
     Returns the mean loss of this rank's reviews, a scalar, and its weight `share x ranks / batch`: 1 unless
-    the batch is uneven. The mean of the weighted losses over the ranks, which is what
-    DistributedDataParallel makes of the gradients, is the mean over the global batch.
+    the batch is uneven. DistributedDataParallel averages gradients over the ranks; the weights make that
+    average the mean over the global batch.
     """
     session, phases = training.session, training.phases
     phases.begin("data")
     share = rank_share(global_batch, session.rank, session.world_size)
     weight = len(share) * session.world_size / len(global_batch)
-    # A rank without a review in this batch takes one all the same, with weight 0: the others wait for it.
+    # A rank without a review in this batch still takes one, with weight 0: the others wait for it.
     mine = share if len(share) else global_batch[:1]
     micro_batches = mine.chunk(training.work.gradient_accumulation)
     loss = torch.zeros((), device=session.device)
     for number, chosen in enumerate(micro_batches, start=1):
         phases.begin("data")
         batch = load_batch(training.data.train, chosen, session.device)
-        # Gradients add up on each rank; only the last micro-batch's pass sends them.
+        # Gradients accumulate on each rank; only the last micro-batch's pass sends them.
         with nullcontext() if number == len(micro_batches) else training.no_sync():
             loss += forward_backward(training, batch, len(chosen) / len(mine), weight)
     phases.begin("optimiser")
@@ -190,9 +190,9 @@ def take_step(training: Training, global_batch: torch.Tensor) -> tuple[torch.Ten
 
 
 def forward_backward(training: Training, batch: Batch, fraction: float, weight: float) -> torch.Tensor:
-    """Forward and backward through a batch that is a `fraction` of this rank's reviews of a step.
+    """Forward and backward pass over a batch that is a `fraction` of this rank's reviews in a step.
 
-    Adds the gradients of its share of the mean loss times `weight`; returns that share.
+    Adds the gradients of the batch's share of the mean loss times `weight`; returns that share.
     """
     phases = training.phases
     phases.begin("forward")
@@ -208,7 +208,7 @@ def evaluate(training: Training) -> dict[str, Any]:
     """Loss and accuracy over the validation split: each review counted exactly once, whatever the world size.
 
     Raises:
-        RuntimeError: the ranks together did not count as many reviews as there are.
+        RuntimeError: the ranks together counted more or fewer reviews than there are.
     """
     session, reviews, model = training.session, training.data.validation, training.model
     model.eval()
@@ -243,7 +243,7 @@ def save_checkpoint(training: Training) -> None:
 
 
 def stop_before(training: Training, epoch: int, step: int) -> None:
-    """End before a step, as all ranks do; what was done is kept if the work keeps checkpoints.
+    """Stop before a step, as all ranks do; saves a checkpoint if the work keeps any.
 
     Raises:
         Stopped: always.
@@ -251,5 +251,5 @@ def stop_before(training: Training, epoch: int, step: int) -> None:
     note = ""
     if training.work.keeps_checkpoints:
         save_checkpoint(training)
-        note = "; a checkpoint was kept"
+        note = "; a checkpoint was saved"
     raise Stopped(f"step {step} of epoch {epoch} was next{note}.")

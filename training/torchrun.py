@@ -1,4 +1,4 @@
-"""The session of a rank that torchrun started, or whatever else sets the same environment."""
+"""The session of a rank started by torchrun, or by anything else that sets the same environment."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.util.stop import StopSignal
 
 
 class TorchrunSession:
-    """A rank of torchrun, or of whatever else sets the same environment; figures and checkpoints are files.
+    """A rank of torchrun, or of anything else that sets the same environment; keeps its results in files.
 
     Without that environment it is the only rank.
     """
@@ -26,7 +26,7 @@ class TorchrunSession:
         Args:
             spec: the run.
             out: folder on storage that all ranks share.
-            stop: what knows whether this process was told to stop.
+            stop: knows whether this process was told to stop.
 
         Raises:
             LaunchError: there are not as many ranks as the work has, or a device is missing.
@@ -63,7 +63,7 @@ class TorchrunSession:
             self._checkpoints.write(state, position)
 
     def latest_checkpoint(self) -> dict[str, Any] | None:
-        """The newest good checkpoint in `checkpoints/`; rank 0 chooses, and says what is wrong with newer."""
+        """The newest good checkpoint in `checkpoints/`; rank 0 chooses, and reports faults of newer ones."""
         chosen: str | None = None
         if self.rank == 0:
             self._checkpoints.clean()
@@ -74,7 +74,7 @@ class TorchrunSession:
         return self._checkpoints.read(chosen) if chosen is not None else None
 
     def should_stop(self) -> bool:
-        """Whether SIGTERM or SIGINT came."""
+        """Whether SIGTERM or SIGINT arrived."""
         return self._stop.requested()
 
     def close(self) -> None:

@@ -114,4 +114,4 @@ def test_a_batch_that_does_not_fit_names_one_that_does(datasets: Datasets, tmp_p
     )
     assert torchrun(1, program).returncode != 0
     said = load(tmp_path / "out" / "error-0.json")["message"]
-    assert re.search(r"\); \d+ do here: take batch_per_worker \d+, or keep the batch", said), said
+    assert re.search(r"\); \d+ fit here: use batch_per_worker \d+, or keep the batch", said), said

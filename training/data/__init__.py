@@ -1,1 +1,1 @@
-"""Reviews: where they come from, how they become token ids, and who takes which in which step."""
+"""Reviews: where they come from, how they become token ids, and which rank takes which in each step."""

@@ -1,4 +1,4 @@
-"""Who takes which reviews in which step, and these reviews as tensors."""
+"""Which rank takes which reviews in each step, and these reviews as tensors."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def global_batches(
 ) -> Iterator[torch.Tensor]:
     """The numbers of the reviews of each step of an epoch, for all ranks together: int64 [size].
 
-    A permutation that seed and epoch alone decide, cut into batches; the last one may be shorter, and is left
-    out unless `keep_last`. Nothing is repeated (as `DistributedSampler` does to fill up the last batch).
+    A permutation decided by seed and epoch alone, cut into batches; the last one may be shorter, and is left
+    out unless `keep_last`. No review is repeated to fill up the last batch, as `DistributedSampler` would.
     """
     generator = torch.Generator().manual_seed(derive_seed(seed, "order", epoch))
     for batch in torch.split(torch.randperm(reviews, generator=generator), size):

@@ -15,13 +15,13 @@ from training.data.untokenised import Untokenised
 from training.errors import DataError
 from training.util.digest import file_digest
 
-FORMAT: Final = 3  # since 3 with the texts
+FORMAT: Final = 3  # 3 added the texts
 DESCRIPTION: Final = "dataset.json"
 SPLITS: Final = ("train", "validation")
-TEXTS: Final = "{split}.texts.arrow"  # what the ids of a split were made of
+TEXTS: Final = "{split}.texts.arrow"  # what a split's ids were made from
 TOKENIZER: Final = "tokenizer.json"
 ENCODER: Final = "encoder"  # folder of the pretrained encoder, where the data set has one
-DAMAGED: Final = "The data set {path} is damaged ({files}); remove that folder and prepare it anew."
+DAMAGED: Final = "The data set {path} is damaged ({files}); remove that folder and prepare it again."
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Reviews:
     input_ids: npt.NDArray[np.int32]  # [reviews, max_length]
     attention_mask: npt.NDArray[np.int8]  # [reviews, max_length]
     labels: npt.NDArray[np.int8]  # [reviews]
-    untokenised: Untokenised | None = None  # where ids are made anew for each batch, and not read
+    untokenised: Untokenised | None = None  # if ids are made for each batch instead of read
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -60,7 +60,7 @@ class Dataset:
 
     @property
     def name(self) -> str:
-        """What it is, in a few words."""
+        """The data set in a few words."""
         spec = self.description["spec"]
         return (
             f"{spec['source']}: {len(self.train)} reviews to train, {len(self.validation)} to validate, "
@@ -69,13 +69,13 @@ class Dataset:
 
     @property
     def encoder(self) -> Path:
-        """Folder of the pretrained encoder that came with it.
+        """Folder of the pretrained encoder that comes with it.
 
         Raises:
-            DataError: none came.
+            DataError: it has none.
         """
         if not (self.path / ENCODER).is_dir():
-            raise DataError(f"The data set {self.path} brought no pretrained encoder; prepare it with one.")
+            raise DataError(f"The data set {self.path} has no pretrained encoder; prepare it with one.")
         return self.path / ENCODER
 
 
@@ -85,12 +85,12 @@ def open_dataset(path: Path, digest: str, *, in_loop: bool = False, tokens: Path
     Args:
         path: its own folder.
         digest: what the run asks for.
-        in_loop: its texts become ids when a batch is taken; else they are not touched.
-        tokens: folder of the tokens to read in the place of the prepared ones.
+        in_loop: its texts become ids when a batch is taken; otherwise they are not read.
+        tokens: folder of the tokens to read instead of the prepared ones.
 
     Raises:
-        DataError: there is none, it is not the one with `digest`, a file of it has changed, or it has no
-            texts and they are asked for.
+        DataError: there is none, it is not the one with `digest`, a file of it has changed, or its texts are
+            asked for and it has none.
     """
     try:
         description: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
@@ -106,7 +106,7 @@ def open_dataset(path: Path, digest: str, *, in_loop: bool = False, tokens: Path
     if in_loop and (lacking := texts - set(description["files"])):
         raise DataError(
             f"The data set {path} has no texts ({', '.join(sorted(lacking))}), which tokenizing: in_loop "
-            "and in_run need; it was prepared by an older version: prepare it anew."
+            "and in_run need; it was prepared by an older version: prepare it again."
         )
     untouched = set() if in_loop else texts
     if tokens is not None:
@@ -122,9 +122,9 @@ def open_dataset(path: Path, digest: str, *, in_loop: bool = False, tokens: Path
 def damaged_files(
     path: Path, description: dict[str, Any], without: frozenset[str] = frozenset()
 ) -> list[str]:
-    """Names of the data set's files that are missing or whose bytes are not those that `prepare` wrote.
+    """Names of the data set's files that are missing or differ from what `prepare` wrote.
 
-    Files in `without` are not looked at.
+    Files in `without` are not checked.
     """
     files: dict[str, str] = description["files"]
     return [
@@ -156,7 +156,7 @@ def write_split(path: Path, ids: pa.Array, mask: pa.Array, labels: pa.Array, len
         ids: int32 [reviews * length].
         mask: attention masks, int8 [reviews * length].
         labels: int8 [reviews].
-        length: tokens of each review, padding counted.
+        length: tokens of each review, padding included.
     """
     columns = {
         "input_ids": pa.FixedSizeListArray.from_arrays(ids, length),
@@ -174,6 +174,6 @@ def write_arrow(path: Path, batch: pa.RecordBatch) -> None:
 
 
 def _with_texts(path: Path, name: str, reviews: Reviews) -> Reviews:
-    """A split whose ids are made of its texts, batch by batch."""
+    """A split whose ids are made from its texts, batch by batch."""
     texts = Untokenised.open(path / TEXTS.format(split=name), path / TOKENIZER)
     return replace(reviews, untokenised=texts)

@@ -1,4 +1,4 @@
-"""A pretrained encoder and its tokenizer, from the hub or from a folder, brought along with the data set."""
+"""A pretrained encoder and its tokenizer, from the hub or from a folder, to ship with the data set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from training.spec import DataSpec
 
 @dataclass(frozen=True)
 class Encoder:
-    """What was loaded."""
+    """An encoder that was loaded."""
 
     name: str
     model: Any  # transformers.PreTrainedModel
@@ -40,7 +40,7 @@ def load_encoder(spec: DataSpec, folder: Path) -> Encoder:
     """The encoder that `spec.pretrained` names: a folder (relative to `folder`), or a name on the hub.
 
     Raises:
-        DataError: it can't be had, is no encoder with a fast tokenizer, or its parts don't fit together.
+        DataError: it can't be loaded, has no fast tokenizer, or its parts don't fit together.
     """
     assert spec.pretrained is not None
     local = folder / spec.pretrained
@@ -62,16 +62,16 @@ def _load(spec: DataSpec, source: str, revision: str | None) -> Encoder:
         model, info = AutoModel.from_pretrained(
             source, dtype=torch.float32, output_loading_info=True, trust_remote_code=False, **at
         )
-    except Exception as error:  # whatever the hub's libraries make of it
+    except Exception as error:  # whatever the hub's libraries raise
         if revision is None:
             raise DataError(
                 f"The folder {source} holds no encoder that can be loaded: {first_line(error):.200}"
             ) from error
-        otherwise = "give the folder of a copy, or take tokenizer: wordpiece-from-train"
+        otherwise = "give the folder of a copy, or use tokenizer: wordpiece-from-train"
         raise DataError(hub_error(source, error, otherwise)) from error
     if missing := sorted(info["missing_keys"]):
         raise DataError(
-            f"The weights of {spec.pretrained} are not whole: {len(missing)} tensors are missing, "
+            f"The weights of {spec.pretrained} are incomplete: {len(missing)} tensors are missing, "
             f"such as {missing[0]}."
         )
     return Encoder(str(spec.pretrained), model, tokenizer)
@@ -80,7 +80,7 @@ def _load(spec: DataSpec, source: str, revision: str | None) -> Encoder:
 def _checked(spec: DataSpec, encoder: Encoder) -> Encoder:
     config, tokenizer = encoder.model.config, encoder.tokenizer
     if not getattr(tokenizer, "is_fast", False) or tokenizer.pad_token_id is None:
-        raise DataError(f"{encoder.name} has no fast tokenizer with a padding token; take another encoder.")
+        raise DataError(f"{encoder.name} has no fast tokenizer with a padding token; use another encoder.")
     if len(tokenizer) > config.vocab_size:
         raise DataError(
             f"The vocabulary of {encoder.name} does not match its model: the tokenizer has {len(tokenizer)} "
@@ -89,7 +89,7 @@ def _checked(spec: DataSpec, encoder: Encoder) -> Encoder:
     positions = getattr(config, "max_position_embeddings", None)
     if positions is not None and spec.max_length > positions:
         raise DataError(
-            f"{encoder.name} takes {positions} tokens at most, and max_length is {spec.max_length}: "
-            "take a shorter one."
+            f"{encoder.name} takes {positions} tokens at most, but max_length is {spec.max_length}: "
+            "use a shorter one."
         )
     return encoder

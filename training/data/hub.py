@@ -1,4 +1,4 @@
-"""The model hub: reached within seconds, or said so."""
+"""The model hub: reached within seconds, or reported as unreachable."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ OFFLINE: Final = ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE
 
 
 def reach_hub() -> None:
-    """See whether the hub answers; where it does not, its libraries are told to look in their cache only.
+    """Check whether the hub answers; if it does not, tell its libraries to use only their cache.
 
-    Left to themselves they try again and again for minutes. Call it before they are imported: they read
-    these settings then.
+    By default they would keep retrying for minutes. Call this before they are imported, which is when they
+    read these settings.
     """
     endpoint = os.environ.get("HF_ENDPOINT", "https://huggingface.co")
     if any(os.environ.get(name, "") in ("1", "true", "True", "ON") for name in OFFLINE):
@@ -31,14 +31,14 @@ def reach_hub() -> None:
         return
     except OSError as error:
         reason = getattr(error, "reason", error)
-        sys.stderr.write(f"The hub {endpoint} can't be reached ({reason}): looking in its cache here.\n")
+        sys.stderr.write(f"The hub {endpoint} can't be reached ({reason}): using its local cache.\n")
     os.environ |= dict.fromkeys(OFFLINE, "1")
 
 
 def hub_error(name: str, error: Exception, otherwise: str) -> str:
-    """One sentence on something that could not be had from the hub, with what would work."""
+    """One sentence about something that the hub could not provide, with what would work."""
     reason = first_line(error).rstrip(".")
     return (
-        f"{name} can't be had from the hub, nor from its cache here ({type(error).__name__}: {reason:.200}): "
-        f"see to the network (HF_ENDPOINT names another hub), or {otherwise}."
+        f"{name} can't be loaded from the hub or its local cache ({type(error).__name__}: {reason:.200}): "
+        f"check the network (HF_ENDPOINT names another hub), or {otherwise}."
     )

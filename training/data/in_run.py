@@ -1,7 +1,8 @@
 """Texts to token ids as the first part of a run: once, before its ranks start (`tokenizing: in_run`).
 
-The stack says who does it; the tokenizer is the data set's own. What is made lies in the run's folder, laid
-out as a prepared data set, and must be what was prepared before: only then do all stacks train the same work.
+The stack decides where this is done; the tokenizer is the data set's own. The tokens go to the run's folder,
+laid out as in a prepared data set, and must equal the prepared ones: only then do all stacks train the same
+work.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ from training.spec import RunSpec
 from training.util.digest import file_digest
 from training.util.files import write_json
 
-TOKENS: Final = "tokens"  # folder of the run's own
+TOKENS: Final = "tokens"  # folder in the run's own
 NOTE: Final = "prepared.json"
-AT_ONCE: Final = 512  # reviews; an encoding keeps also what was cut off, and that takes memory
+AT_ONCE: Final = 512  # reviews; an encoding also keeps what was truncated, which takes memory
 COLUMNS: Final = pa.schema(
     [
-        ("row", pa.int64()),  # of the training split, then on through the validation split
+        ("row", pa.int64()),  # counted through the training split, then on through the validation split
         ("input_ids", pa.list_(pa.int32())),
         ("attention_mask", pa.list_(pa.int8())),
         ("label", pa.int8()),
@@ -40,19 +41,19 @@ COLUMNS: Final = pa.schema(
 def tokenise_rows(
     batches: Iterator[pa.RecordBatch], data: str, digest: str, threads: int
 ) -> Iterator[pa.RecordBatch]:
-    """The tokens of some rows, as `COLUMNS`; a stack may call it in several processes, for some rows each.
+    """The tokens of some rows, as `COLUMNS`; a stack may call it in several processes, each with its rows.
 
     Args:
         batches: numbers of rows (int64) in their first column.
         data: folder of the prepared data set, on this node.
         digest: which data set the run asks for.
-        threads: that the tokenizer may use.
+        threads: number that the tokenizer may use.
 
     Raises:
         DataError: the data set on this node is not the one with `digest`, is damaged, or has no texts.
     """
     dataset = open_dataset(Path(data), digest, in_loop=True)
-    # Opening it switched the tokenizer's own threads off. Both are read at its first call.
+    # Opening it switched off the tokenizer's threads. Both variables are read at its first call.
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     for batch in batches:
@@ -82,7 +83,7 @@ def tokenise_alone(spec: RunSpec, data: Path, out: Path, started: float) -> None
     """`prepare_in_run` in this process, with as many threads as the run gives a rank.
 
     Raises:
-        DataError: the data set can't be used, or what was made is not what was prepared before.
+        DataError: the data set can't be used, or the tokens differ from the prepared ones.
     """
     threads, digest = spec.conditions.threads, spec.work.data_digest
     rows = pa.record_batch({"row": pa.array(np.arange(reviews_of(spec), dtype=np.int64))})
@@ -100,25 +101,25 @@ def threads_text(threads: int) -> str:
 
 
 def reviews_of(spec: RunSpec) -> int:
-    """How many reviews a run has texts of."""
+    """Number of reviews in a run's two splits."""
     return spec.work.data.train + spec.work.data.validation
 
 
 def prepare_in_run(
     spec: RunSpec, data: Path, out: Path, by: str, started: float, tokenise: Callable[[], pa.Table]
 ) -> None:
-    """Have the texts of a run tokenised, keep what comes of it in its folder, and note how long that took.
+    """Tokenise a run's texts, keep the tokens in its folder, and note how long that took.
 
     Args:
         spec: the run.
         data: folder of the prepared data set, on this node.
         out: folder on storage that all ranks share.
-        by: who does it, in words.
+        by: what does it, in words.
         started: when that began, in unix seconds.
-        tokenise: does it; its table has `COLUMNS`, in any order of rows.
+        tokenise: does it; returns a table with `COLUMNS`, its rows in any order.
 
     Raises:
-        DataError: what was made is not what was prepared before. Nothing is noted then.
+        DataError: the tokens differ from the prepared ones. Nothing is noted then.
     """
     folder = out / TOKENS
     folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +140,7 @@ def prepare_in_run(
 
 
 def find_tokens(run: Path) -> Path:
-    """The folder with the tokens that were made for a run, in its folder `run`.
+    """The folder of the tokens that were made for a run, in the run's folder `run`.
 
     Raises:
         DataError: none were made, or they have changed since.
@@ -149,21 +150,21 @@ def find_tokens(run: Path) -> Path:
         files: dict[str, str] = note["files"]
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise DataError(
-            f"No tokens were made for this run ({error}), and tokenizing: in_run reads no others; make them "
+            f"No tokens were made for this run ({error}), which tokenizing: in_run needs; make them "
             "before its ranks start (python -m training tokenise)."
         ) from error
     folder = run / TOKENS
     for name, digest in files.items():
         if not (folder / name).is_file() or file_digest(folder / name) != digest:
             raise DataError(
-                f"The tokens that were made for this run are damaged ({folder / name}); look after the "
+                f"The tokens that were made for this run are damaged ({folder / name}); check the "
                 "shared storage, and run it again."
             )
     return folder
 
 
 def tokens_digest(reviews: Reviews) -> str:
-    """SHA-256 of ids, masks and labels, and of their shapes."""
+    """SHA-256 of ids, masks and labels, including their shapes."""
     sha = hashlib.sha256()
     for column in (reviews.input_ids, reviews.attention_mask, reviews.labels):
         sha.update(f"{column.dtype} {column.shape}\n".encode())
@@ -188,9 +189,9 @@ def _check_equal(folder: Path, prepared: Dataset) -> None:
         ours, theirs = tokens_digest(now), tokens_digest(before)
         if ours != theirs:
             raise DataError(
-                f"What this run made of the {name} texts ({ours[:8]}) is not what was prepared of them "
-                f"before ({theirs[:8]}; {_difference(now, before)}), so that its weights could be compared "
-                f"with no other's; see whether {prepared.path} and the environment are alike on every node."
+                f"This run's tokens of the {name} texts ({ours[:8]}) differ from the prepared ones "
+                f"({theirs[:8]}; {_difference(now, before)}), so its weights could not be compared with any "
+                f"other run's; check that {prepared.path} and the environment are the same on every node."
             )
 
 

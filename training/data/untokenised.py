@@ -1,4 +1,4 @@
-"""Reviews whose texts become token ids in the training loop, as in code that prepares nothing."""
+"""Reviews whose texts become token ids in the training loop, as in code without a preparation step."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Untokenised:
     @classmethod
     def open(cls, texts: Path, tokenizer: Path) -> Untokenised:
         """The texts and the tokenizer that `prepare` wrote into these files."""
-        # The tokenizer's own threads would take the cores of others, and Python's data loaders, which are
-        # forked, switch them off in just this way. It is read at every call.
+        # The tokenizer's own threads would take cores from others, and Python's forked data loaders switch
+        # them off in the same way. The variable is read at every call.
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         with pa.memory_map(str(texts)) as file:  # the array keeps the mapping alive
             batch = pa.ipc.open_file(file).get_batch(0)

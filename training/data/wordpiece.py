@@ -16,20 +16,20 @@ SPECIAL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
 def train_tokenizer(texts: Sequence[str], spec: DataSpec) -> Tokenizer:
     """A lower-casing WordPiece tokenizer (as BERT's), its vocabulary learnt from `texts`.
 
-    It truncates and pads to `spec.max_length` tokens, `[CLS]` and `[SEP]` counted. The same
+    It truncates and pads to `spec.max_length` tokens, including `[CLS]` and `[SEP]`. The same
     texts give the same vocabulary.
 
     Raises:
-        DataError: the vocabulary is too small for the characters that there are.
+        DataError: the vocabulary is too small for the characters in the texts.
     """
     learner = _bert_pipeline(models.WordPiece(unk_token="[UNK]"))
     characters = sorted(
         {c for text in texts for c in learner.normalizer.normalize_str(text) if not c.isspace()}
     )
     # The trainer numbers word-inner characters ("##e") in the order of a hash map, which differs from one
-    # process to the next (also with one thread), and breaks ties between merges by number: three runs gave
-    # three vocabularies. Given as special tokens they are numbered first, in our order. Every character is
-    # kept, so that no tie decides which.
+    # process to the next (even with one thread), and breaks ties between merges by number: three runs gave
+    # three vocabularies. Passed as special tokens, they are numbered first, in our order. Every character is
+    # kept, so that no tie decides which are.
     inner = [f"##{character}" for character in characters]
     trainer = trainers.WordPieceTrainer(
         vocab_size=spec.vocabulary,
@@ -44,7 +44,7 @@ def train_tokenizer(texts: Sequence[str], spec: DataSpec) -> Tokenizer:
             f"A vocabulary of {spec.vocabulary} is too small: the characters alone take "
             f"{learner.get_vocab_size()}."
         )
-    # A new one around the learnt vocabulary, in which "##e" is an ordinary piece again.
+    # A new tokenizer with the learnt vocabulary, in which "##e" is an ordinary piece again.
     tokenizer = _bert_pipeline(models.WordPiece(learner.get_vocab(), unk_token="[UNK]"))
     tokenizer.add_special_tokens(list(SPECIAL))
     specials = [(name, tokenizer.token_to_id(name)) for name in ("[CLS]", "[SEP]")]

@@ -1,1 +1,1 @@
-"""What ranks tell one another: gradients, votes, signs of life."""
+"""What ranks exchange: gradients, votes, signs of life."""

@@ -1,9 +1,9 @@
 """What ranks compute together and agree on, gradients included.
 
-With one rank there is no process group, and nothing to do.
+With a single rank there is no process group, and nothing to do.
 """
 
-# No `from __future__ import annotations` here: PyTorch wants a hook's annotations to be the types themselves.
+# No `from __future__ import annotations` here: PyTorch needs a hook's annotations to be the types themselves.
 
 import gc
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch.distributed import Store  # type: ignore[attr-defined]  # it is there, where mypy can't see
+from torch.distributed import Store  # type: ignore[attr-defined]  # exists, but mypy can't see it
 from torch.nn.parallel import DistributedDataParallel
 
 from training.distributed.network import choose_interface
@@ -21,14 +21,14 @@ from training.session import Session
 T = TypeVar("T")
 
 TIMEOUT: Final = timedelta(minutes=3)
-"""How long a rank waits for the others, when they meet and in every collective, before it fails."""
+"""How long a rank waits for the others, at the rendezvous and in every collective, before it fails."""
 
 
 def join(session: Session) -> Store | None:
     """Meet the other ranks at `MASTER_ADDR`:`MASTER_PORT`; returns when all are there.
 
-    Returns the store that they met in, for what they want to tell one another beside the training; None if
-    there is one rank only.
+    Returns the rendezvous store, for messages between the ranks beside the training; None if there is only
+    one rank.
     """
     if session.world_size == 1:
         return None
@@ -46,11 +46,11 @@ def join(session: Session) -> Store | None:
 
 
 def leave(session: Session) -> None:
-    """Take leave of the other ranks; the caller holds no replica any more.
+    """Leave the other ranks; the caller must no longer hold a replica.
 
-    A replica that is freed last frees the process group too, while it holds Python's lock: if one of gloo's
-    threads needs that lock just then, both wait forever (seen with torch 2.13). Freed on its own, the group
-    gives the lock up.
+    A replica that is freed last also frees the process group, while holding the GIL: if one of gloo's threads
+    needs the GIL just then, both wait forever (seen with torch 2.13). Freed on its own, the group releases
+    the GIL.
     """
     if session.world_size > 1:
         gc.collect()  # DistributedDataParallel's wrapper is part of reference cycles
@@ -58,20 +58,20 @@ def leave(session: Session) -> None:
 
 
 def wait_for_all(session: Session) -> None:
-    """Return when every rank has come here."""
+    """Return when every rank has called this."""
     if session.world_size > 1:
         dist.barrier()
 
 
 def sum_over_ranks(session: Session, values: torch.Tensor) -> torch.Tensor:
-    """The sum of every rank's `values`, in place, and the same on all."""
+    """The sum of every rank's `values`, in place, the same on all ranks."""
     if session.world_size > 1:
         dist.all_reduce(values)
     return values
 
 
 def gather(session: Session, value: T) -> list[T]:
-    """Every rank's `value` (picklable, small), by rank, on all."""
+    """Every rank's `value` (picklable, small), by rank, on all ranks."""
     if session.world_size == 1:
         return [value]
     values: list[Any] = [None] * session.world_size
@@ -80,7 +80,7 @@ def gather(session: Session, value: T) -> list[T]:
 
 
 def agree_on(session: Session, value: T) -> T:
-    """Rank 0's `value` (picklable, small), on all."""
+    """Rank 0's `value` (picklable, small), on all ranks."""
     values: list[Any] = [value]
     if session.world_size > 1:
         dist.broadcast_object_list(values, src=0)
@@ -89,13 +89,13 @@ def agree_on(session: Session, value: T) -> T:
 
 
 class StopVote:
-    """Whether any rank was told to stop, known to all of them before the same step.
+    """Tells all ranks, before the same step, whether any of them was told to stop.
 
-    Each vote is counted while a step is computed and looked at before the next one, so nobody waits for it.
+    Each vote is counted during one step and read before the next, so no rank waits for it.
     """
 
     def __init__(self, session: Session) -> None:
-        """Every rank makes one."""
+        """Every rank creates one."""
         self._session = session
         # A group of its own: on a GPU the answer must not wait for the gradients, nor they for it.
         self._group = dist.new_group(backend="gloo", timeout=TIMEOUT) if session.world_size > 1 else None
@@ -112,7 +112,7 @@ class StopVote:
         return answer
 
     def settle(self) -> bool:
-        """Wait until the last vote is counted; whether it was to stop."""
+        """Wait until the last vote is counted; returns whether it was to stop."""
         if self._pending is None:
             return False
         (ballot, work), self._pending = self._pending, None
@@ -131,16 +131,16 @@ def replicate(
     Args:
         model: with equal weights on all ranks.
         session: this rank's.
-        on_last_bucket: called in each backward pass once its last gradients are there: from then on it has no
-            more work to hide communication behind.
-        gradient_sync: the work's; how the gradients get from rank to rank.
+        on_last_bucket: called in each backward pass once its last gradients are ready: from then on there is
+            no computation left to hide communication behind.
+        gradient_sync: the work's; how ranks exchange gradients.
     """
     if session.world_size == 1:
         return model
     replica = DistributedDataParallel(
         model,
         device_ids=[session.device] if session.device.type == "cuda" else None,
-        forward_sync_buffers=False,  # BERT's are constants: nothing to send in every step
+        forward_sync_buffers=False,  # BERT's are constants: no need to send them in every step
     )
     replica.register_comm_hook(on_last_bucket, HOOKS[gradient_sync])
     return replica
@@ -152,8 +152,8 @@ def timed_allreduce(
 ) -> torch.futures.Future[torch.Tensor]:
     """What DistributedDataParallel does with a bucket of gradients anyway, bit for bit.
 
-    (The hook that comes with PyTorch divides by the world size, where DistributedDataParallel itself
-    multiplies by the reciprocal: with three ranks that is another last bit.)
+    (The hook that comes with PyTorch divides by the world size, while DistributedDataParallel itself
+    multiplies by the reciprocal: with three ranks the last bit differs.)
     """
     if bucket.is_last():
         on_last_bucket()
@@ -180,4 +180,4 @@ def timed_bf16_allreduce(
 
 
 HOOKS: Final = {"allreduce": timed_allreduce, "bf16": timed_bf16_allreduce}
-"""What DistributedDataParallel does with gradients, by the work's `gradient_sync`."""
+"""The hook for DistributedDataParallel, by the work's `gradient_sync`."""

@@ -1,4 +1,4 @@
-"""Signs of life: every rank tells the others how far it is, and hears when one of them is gone."""
+"""Signs of life: every rank tells the others how far it is, and notices when one of them is gone."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from datetime import timedelta
 from typing import Any, Final
 
 import torch.distributed as dist
-from torch.distributed import Store  # type: ignore[attr-defined]  # it is there, where mypy can't see
+from torch.distributed import Store  # type: ignore[attr-defined]  # exists, but mypy can't see it
 
 from training.errors import PeerError
 from training.session import RankStatus, Session
 
 BEAT_EVERY: Final = 1.0  # s
 SILENT_AFTER: Final = 20.0
-"""Seconds without a sign of life after which a rank counts as gone, and every other one ends."""
+"""Seconds without a sign of life after which a rank counts as gone, and all others exit."""
 GRACE_AFTER_FAILURE: Final = 5.0  # s that a rank has to fail by itself once another one has failed
-PATIENCE: Final = 3.0  # s to wait for a sign of the others when something failed between the ranks
+PATIENCE: Final = 3.0  # s to wait for a sign of life from the others when communication failed
 STORE_PATIENCE: Final = timedelta(seconds=10)
 
 
@@ -31,18 +31,18 @@ class _Peer:
     """What is known of a rank."""
 
     beat: str = ""
-    changed: float = 0.0  # when `beat` was last another one, by this rank's monotonic clock
+    changed: float = 0.0  # when `beat` last changed, by this rank's monotonic clock
 
     def last_said(self, key: str) -> str:
-        """One of the things that the rank last said of itself."""
+        """One entry of the rank's last heartbeat."""
         return str(json.loads(self.beat).get(key, "")) if self.beat else ""
 
 
 class Heartbeat:
-    """Beats for this rank and listens to the others, beside the training, until it is stopped.
+    """Beats for this rank and listens to the others, in a thread beside the training, until it is stopped.
 
-    A rank that is killed takes its connections with it, and with gloo the others notice at once; one whose
-    node stands still, or that stops inside a step, does not. This says which rank it was in either case.
+    When a rank is killed its connections break, and with gloo the others notice immediately; when its node
+    freezes, or it hangs inside a step, they don't. This says which rank it was in either case.
     """
 
     def __init__(
@@ -53,14 +53,14 @@ class Heartbeat:
         status: RankStatus,
         give_up: Callable[[PeerError], None],
     ) -> None:
-        """Begin.
+        """Start beating.
 
         Args:
-            store: the one that the ranks met in.
-            rank: this one.
+            store: the rendezvous store.
+            rank: this rank's number.
             world_size: number of ranks.
-            status: how far this rank is.
-            give_up: ends the process; called beside the main thread, which may be stuck.
+            status: this rank's progress.
+            give_up: ends the process; not called in the main thread, which may be stuck.
         """
         self._store = store.clone()  # type: ignore[attr-defined]
         self._store.set_timeout(STORE_PATIENCE)
@@ -81,23 +81,23 @@ class Heartbeat:
         self._thread.start()
 
     def stop(self) -> None:
-        """This rank's work is done: the others must not miss it."""
+        """Tell the others that this rank is done, so that they don't miss it."""
         self._done = True
         self._ended.set()
         self._thread.join(2 * STORE_PATIENCE.total_seconds())
         self._exchange()
 
     def announce_failure(self, fault: str) -> None:
-        """Tell the others why this rank is about to end, and give them time to hear it.
+        """Tell the others why this rank is about to exit, and give them time to hear it.
 
-        Where this process holds the store, it takes the store with it.
+        If this process hosts the store, the store goes with it.
         """
         self._fault = fault
         self._exchange()
         time.sleep(1.5 * BEAT_EVERY)
 
     def statuses(self) -> list[dict[str, Any]]:
-        """What every rank last said of itself, and for how many seconds it has been silent since."""
+        """Every rank's last report of itself, and for how many seconds it has been silent since."""
         beats = {rank: (peer.beat, self._silent(peer)) for rank, peer in self._peers.items() if peer.beat}
         beats[self._rank] = (self._beat, 0.0)
         return [
@@ -111,11 +111,11 @@ class Heartbeat:
         """Which ranks have failed or gone silent, in one sentence; None if all seem alive.
 
         Args:
-            patience: seconds to wait for a sign of each of them.
+            patience: seconds to wait for a sign of life from each of them.
         """
         asked = time.monotonic()
         self._exchange()
-        # What a rank said before may only be heard now: only what it says from now on shows that it lives.
+        # The heartbeats read just now may be old: only newer ones show that a rank is alive.
         before = {rank: peer.beat for rank, peer in self._peers.items()}
         while True:
             self._exchange()
@@ -134,14 +134,14 @@ class Heartbeat:
             if not missing:
                 return None
             if time.monotonic() - asked >= patience:
-                return self._describe_silent(patience) or "The ranks can't hear one another any more."
+                return self._describe_silent(patience) or "The ranks can no longer hear one another."
             time.sleep(BEAT_EVERY / 4)
 
     def _describe_silent(self, limit: float) -> str | None:
-        """Who has been silent for longer than `limit` seconds, in a sentence each."""
+        """Who has been silent for longer than `limit` seconds, one sentence each; None if nobody."""
         if time.monotonic() - self._answered > limit:
             return (
-                f"The process that the ranks met at (rank 0's, or its torchrun) has not answered for "
+                f"The rendezvous store (held by rank 0, or by its torchrun) has not answered for "
                 f"{time.monotonic() - self._answered:.0f} s."
             )
         silent = [
@@ -150,7 +150,7 @@ class Heartbeat:
         return " ".join(silent) or None
 
     def _silent(self, peer: _Peer) -> float:
-        """Seconds without a sign of a rank that is not done, as far as the store could have told."""
+        """Seconds from a rank's last sign of life to the store's last answer; 0 for a rank that is done."""
         return 0.0 if peer.last_said("done") else self._answered - peer.changed
 
     def _sentence(self, rank: int, peer: _Peer) -> str:
@@ -173,11 +173,11 @@ class Heartbeat:
                 return
 
     def _exchange(self) -> None:
-        """Tell and listen; while the store does not answer, nobody is heard."""
+        """Publish this rank's heartbeat and read the others', if the store answers."""
         if self._cut_off:
             return
         if not self._lock.acquire(timeout=STORE_PATIENCE.total_seconds()):
-            return  # the other thread waits for the store
+            return  # the other thread is waiting for the store
         try:
             self._publish()
             keys = [f"life/{rank}" for rank in self._peers]
@@ -215,34 +215,34 @@ class Heartbeat:
 
 
 class PeerMonitor:
-    """Watches the other ranks, for a process that may have none yet, or no others."""
+    """Watches the other ranks, for a process that may not have met them yet, or has none."""
 
     def __init__(self, give_up: Callable[[PeerError], None]) -> None:
-        """Nobody is listened to yet.
+        """Not listening yet.
 
         Args:
-            give_up: ends the process; called beside the main thread.
+            give_up: ends the process; not called in the main thread.
         """
         self.status = RankStatus()
         self._give_up = give_up
         self._heartbeat: Heartbeat | None = None
 
     def start(self, store: Store | None, session: Session) -> None:
-        """Begin to tell the others how far this rank is, and to listen to them; no store, no others."""
+        """Start telling the others how far this rank is, and listening to them; no store means no others."""
         if store is not None:
             self._heartbeat = Heartbeat(store, session.rank, session.world_size, self.status, self._give_up)
             self.status.of_all = self._heartbeat.statuses
 
     def stop(self) -> None:
-        """This rank's work is done."""
+        """Tell the others that this rank is done."""
         if self._heartbeat:
             self._heartbeat.stop()
 
     def announce_failure(self, fault: str) -> None:
-        """Tell the others why this rank is about to end."""
+        """Tell the others why this rank is about to exit."""
         if self._heartbeat:
             self._heartbeat.announce_failure(fault)
 
     def describe_lost(self) -> str | None:
-        """Which of the others are gone, in a sentence; None if all live."""
+        """Which of the others are gone, in one sentence; None if all are alive."""
         return self._heartbeat.describe_lost(PATIENCE) if self._heartbeat else None

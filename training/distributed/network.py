@@ -1,4 +1,4 @@
-"""Which network interface the ranks talk over."""
+"""Which network interface the ranks communicate over."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from training.util.network import interface_towards_master
 
 
 def choose_interface() -> str:
-    """Have NCCL and gloo use the interface that leads to `MASTER_ADDR`, and return its name.
+    """Make NCCL and gloo use the interface that leads to `MASTER_ADDR`, and return its name.
 
-    That address is the inventory's, so the gradients take the cluster's own network; NCCL by itself goes by
-    the names of interfaces, and may take a bridge of the container engine's. What the environment says
-    already is left alone.
+    That address comes from the inventory, so gradients take the cluster's own network; NCCL by itself goes
+    by the names of interfaces, and may pick a container engine's bridge. Settings that the environment
+    already has are kept.
     """
     if name := os.environ.get("NCCL_SOCKET_IFNAME"):
         return name
     name = interface_towards_master()
     os.environ |= {
-        "NCCL_SOCKET_IFNAME": f"={name}",  # this one; without the sign all that begin with it
+        "NCCL_SOCKET_IFNAME": f"={name}",  # only this one; without "=", all that begin with it
         "GLOO_SOCKET_IFNAME": name,
         "NCCL_IB_DISABLE": os.environ.get("NCCL_IB_DISABLE", "1"),
     }

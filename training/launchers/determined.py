@@ -2,8 +2,7 @@
 
 python3 -m determined.launch.torch_distributed -- python3 -m training.launchers.determined --spec ...
 
-Away from a cluster, where `torchrun` takes the place of Determined's launcher, its Core API does nothing but
-keep checkpoints.
+Off a cluster, where `torchrun` takes the place of Determined's launcher, the Core API only keeps checkpoints.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ from training.util.stop import StopSignal
 
 
 class DeterminedSession:
-    """A rank of a Determined trial: metrics, checkpoints and preemption are the Core API's."""
+    """A rank of a Determined trial: metrics, checkpoints and preemption go through the Core API."""
 
     def __init__(self, spec: RunSpec, out: Path, stop: StopSignal) -> None:
-        """Open the Core API's context; the ranks meet by its own connections, before those of torch.
+        """Open the Core API's context; its own connections between the ranks come before torch's.
 
         Raises:
             LaunchError: there are not as many ranks as the work has, or a device is missing.
@@ -35,14 +34,14 @@ class DeterminedSession:
         self._info = get_cluster_info()
         distributed = None
         if "RANK" in os.environ:
-            # On a cluster its launcher says where the chief is; away from one it is where torch's ranks meet.
+            # On a cluster its launcher says where the chief is; off one, it is where torch's ranks meet.
             chief = None if self._info else os.environ["MASTER_ADDR"]
             distributed = core.DistributedContext.from_torch_distributed(chief_ip=chief)
         storage = None if self._info else str((out / "checkpoints").absolute())
         self._context = core.init(
             distributed=distributed,
             checkpoint_storage=storage,
-            # The ranks vote before every step anyway: one of them asks the master.
+            # The ranks vote before every step anyway, so only one of them asks the master.
             preempt_mode=core.PreemptMode.ChiefOnly,
             tensorboard_mode=core.TensorboardMode.MANUAL,
         )
@@ -59,19 +58,19 @@ class DeterminedSession:
         self._storage = Path(storage) if storage else None
 
     def report(self, event: str, **figures: Any) -> None:
-        """Write the event as every stack does; the figures of an epoch are validation metrics, too."""
+        """Write the event as every stack does; an epoch's figures are also validation metrics."""
         if not self._figures:
             return
         self._figures.event(event, figures)
         if event == "epoch":
             steps = figures["epoch"] * self._work.steps_per_epoch
             metrics = {name: value for name, value in figures.items() if isinstance(value, int | float)}
-            # A search by successive halving measures a trial's length by a metric.
+            # A search by successive halving reads a trial's length from a metric.
             metrics["batches"] = steps
             self._context.train.report_validation_metrics(steps_completed=steps, metrics=metrics)
 
     def record(self, steps: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> None:
-        """Write every step as every stack does; the last of them is reported as training metrics."""
+        """Write every step as every stack does; the last one is reported as training metrics."""
         if not self._figures:
             return
         self._figures.steps(steps, ranks)
@@ -81,7 +80,7 @@ class DeterminedSession:
         self._context.train.report_training_metrics(steps_completed=done, metrics=metrics)
 
     def progress(self, done: float) -> None:
-        """Write the event as every stack does, and tell the master: a request that is waited for."""
+        """Write the event as every stack does, and tell the master in a blocking request."""
         if not self._figures:
             return
         self._figures.event("progress", {"done": done})
@@ -96,7 +95,7 @@ class DeterminedSession:
             write_checkpoint(path, state, self._work.digest, position)
 
     def latest_checkpoint(self) -> dict[str, Any] | None:
-        """The trial's latest checkpoint; away from a cluster, the newest good one of the run's own."""
+        """The trial's latest checkpoint; off a cluster, the newest good one in the run's folder."""
         if self._info is None:
             return self._newest_of_files()
         latest = self._info.latest_checkpoint
@@ -106,12 +105,12 @@ class DeterminedSession:
             return read_checkpoint(path, self._work.digest)
 
     def should_stop(self) -> bool:
-        """Whether the cluster wants the slots back (asked by rank 0), or a signal came."""
+        """Whether the cluster wants the slots back (only rank 0 asks), or a signal arrived."""
         wanted_back = self.rank == 0 and self._context.preempt.should_preempt()
         return wanted_back or self._stop.requested()
 
     def close(self) -> None:
-        """Have everything reported, and leave the context."""
+        """Finish reporting, and leave the context."""
         if self._figures:
             self._figures.close()
         self._context.__exit__(None, None, None)
@@ -129,4 +128,4 @@ class DeterminedSession:
 
 
 if __name__ == "__main__":
-    launch_rank("One rank of a run, as Determined's launcher starts it.", begin=DeterminedSession)
+    launch_rank("One rank of a run, started by Determined's launcher.", begin=DeterminedSession)

@@ -1,8 +1,8 @@
-"""Determined AI, one trial of a hyperparameter search: like `training.launchers.determined`, with its values.
+"""Determined AI: one trial of a hyperparameter search, like `training.launchers.determined` with its values.
 
 python3 -m determined.launch.torch_distributed -- python3 -m training.launchers.determined_search --spec ...
 
-The specification says everything that is not searched for.
+The specification fixes everything that is not searched for.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from training.util.files import write_json
 
 
 def with_values(spec: RunSpec, values: Mapping[str, Any]) -> RunSpec:
-    """`spec` with the trial's values in the place of its own.
+    """`spec` with the trial's values in place of its own.
 
     Args:
-        spec: the run that is searched around.
+        spec: the run that the search varies.
         values: by the names of fields of the work.
 
     Raises:
-        SpecError: a name is no field of the work, or a value is none that it may have.
+        SpecError: a name is not a field of the work, or a value is not valid for it.
     """
     work = spec.work.model_dump()
     unknown = sorted(set(values) - set(work))
     if unknown:
         raise SpecError(
-            f"The search has hyperparameters that are no fields of the work: {', '.join(unknown)}; "
-            f"there are {', '.join(sorted(work))}."
+            f"The search has hyperparameters that are not fields of the work: {', '.join(unknown)}; "
+            f"its fields are {', '.join(sorted(work))}."
         )
     try:
         return RunSpec.model_validate(spec.model_dump() | {"work": work | dict(values)})
@@ -45,7 +45,7 @@ def with_values(spec: RunSpec, values: Mapping[str, Any]) -> RunSpec:
 
 def main() -> None:
     """One rank of one trial, in a folder of the trial's own."""
-    given = arguments("One rank of a trial of a search, as Determined's launcher starts it.").parse_args()
+    given = arguments("One rank of a trial of a search, started by Determined's launcher.").parse_args()
     info = get_cluster_info()
     if info is None:
         raise SystemExit("A search needs a Determined cluster: submit it with playbooks/search.yml.")
@@ -55,7 +55,7 @@ def main() -> None:
         spec = with_values(read_spec(RunSpec, given.spec), info.trial.hparams)
     except SpecError as error:
         raise SystemExit(str(error)) from error
-    # Every rank writes the same, whole: whichever comes last changes nothing.
+    # Every rank writes the same content atomically: whichever comes last changes nothing.
     write_json(out / "spec.json", spec.model_dump(mode="json"))
     end_if_failed(run_rank(out / "spec.json", given.data, out, DeterminedSession))
 

@@ -2,7 +2,7 @@
 
 spark-submit ... --py-files training.zip .../spark.py --spec FILE --data DIR --out DIR --master-ui URL
 
-`training.zip` holds the package `training` at its top.
+`training.zip` holds the package `training` at its top level.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from training.util.files import write_json
 POLL_EVERY = 0.1  # s
 PATIENCE = 120.0  # s that the driver has to register
 QUEUE_LIMIT = 600.0  # s that an application waits for executors
-START_LIMIT = 60.0  # s that a stage which was submitted waits for its tasks to start
+START_LIMIT = 60.0  # s that a submitted stage waits for its tasks to start
 LOOK_EVERY = 2.0  # s
 CLOCK_SKEW = 5.0  # s between this node's clock and the master's
 ANSWER_WITHIN = 10.0  # s
 
 COLUMNS = "row bigint, input_ids array<int>, attention_mask array<tinyint>, label tinyint"
-"""`training.data.in_run.COLUMNS` in Spark's words."""
+"""`training.data.in_run.COLUMNS` as a schema of Spark's."""
 
 
 def train_rank(archive: str, spec_file: str, data: str, out: str) -> None:
@@ -44,14 +44,14 @@ def train_rank(archive: str, spec_file: str, data: str, out: str) -> None:
 
     Spark puts the archives of `--py-files` on the path of its own Python workers, not of the processes that
     they start; but it copies them into the executor's working directory, which those processes inherit. This
-    function travels pickled by value (it belongs to the submitted script): it must hold all that it needs.
+    function is pickled by value (it belongs to the submitted script), so it must bring everything it needs.
     """
-    import sys  # also what the module has imported is not there
+    import sys  # the module's own imports are missing, too
     from pathlib import Path
 
     shipped = Path.cwd() / archive
     if not shipped.is_file():
-        raise FileNotFoundError(f"Spark did not bring {archive} to {Path.cwd()}; submit it with --py-files.")
+        raise FileNotFoundError(f"Spark did not ship {archive} to {Path.cwd()}; submit it with --py-files.")
     sys.path.insert(0, str(shipped))
     from training.rank import end_if_failed, run_rank
 
@@ -59,13 +59,13 @@ def train_rank(archive: str, spec_file: str, data: str, out: str) -> None:
 
 
 def main() -> int:
-    """Submit the run to the standalone cluster and wait for it; returns the exit status."""
+    """Submit the run to the standalone cluster and wait for it; returns the exit code."""
     parser = arguments("A run on Spark's standalone cluster.")
     parser.add_argument("--master-ui", required=True, help="address of the standalone master's web page")
     parser.add_argument(
         "--queue-limit",
         type=float,
-        help="seconds that it may wait for executors, such as those of another user",
+        help="seconds that it may wait for executors, for instance until another user's run ends",
     )
     given = parser.parse_args()
     try:
@@ -83,20 +83,20 @@ def main() -> int:
 
 def _run(spark: SparkSession, spec: RunSpec, given: argparse.Namespace, queue: Future[float]) -> int:
     if spark.conf.get("spark.task.maxFailures", None) != "1":
-        sys.stderr.write("Set spark.task.maxFailures=1: else Spark would silently train again what failed.\n")
+        sys.stderr.write("Set spark.task.maxFailures=1: otherwise Spark silently retries failed training.\n")
         return 1
     archive = spark.conf.get("spark.submit.pyFiles", None) or ""
     if not archive.endswith(".zip") or "," in archive:
         sys.stderr.write(
-            "Submit one archive with --py-files: the zip with the package training at its top.\n"
+            "Submit one archive with --py-files: the zip with the package training at its top level.\n"
         )
         return 1
     given.out.mkdir(parents=True, exist_ok=True)
     write_json(given.out / "launcher.json", {"queue_s": queue.result()})
-    # Also where GPUs are only declared, and training runs on the CPU: each task is given its own.
+    # True also if GPUs are only declared and training runs on the CPU: each task then gets its own.
     asks_for_gpus = int(spark.conf.get("spark.task.resource.gpu.amount", None) or 0) > 0
     if spec.conditions.device == "cuda" and not asks_for_gpus:
-        sys.stderr.write("Set spark.task.resource.gpu.amount=1: training is to run on GPUs.\n")
+        sys.stderr.write("Set spark.task.resource.gpu.amount=1: the run trains on GPUs.\n")
         return 1
     if spec.conditions.tokenizing == "in_run":
         try:
@@ -118,21 +118,21 @@ def _run(spark: SparkSession, spec: RunSpec, given: argparse.Namespace, queue: F
         if start.given_up:
             raise TimeoutError(
                 f"Spark could not start all {spec.work.world_size} tasks within {START_LIMIT:.0f} s: on some "
-                "worker executors end as soon as they start (a full disk, say); its log says why."
+                "worker, executors exit as soon as they start (a full disk, say); its log says why."
             ) from error
         raise
     return 0
 
 
 def tokenise(spark: SparkSession, spec: RunSpec, data: Path, out: Path) -> None:
-    """Make the run's tokens by a job over the cluster: a task for each rank to come, a part of the rows each.
+    """Make the run's tokens in a Spark job: one task for each rank to come, each with a part of the rows.
 
-    Executors read the texts on their own nodes; the driver collects what they made and writes it.
+    Executors read the texts on their own nodes; the driver collects and writes the tokens.
 
     Raises:
-        DataError: the data set on a node can't be used, or what was made is not what was prepared before.
+        DataError: the data set on a node can't be used, or the tokens differ from the prepared ones.
     """
-    # Here, as only such runs need them: the start of the others is measured without.
+    # Imported here, to stay out of the measured start of runs that don't need them.
     from training.data.in_run import prepare_in_run, reviews_of, threads_text, tokenise_rows
 
     tasks, threads = spec.work.world_size, spec.conditions.threads
@@ -142,7 +142,7 @@ def tokenise(spark: SparkSession, spec: RunSpec, data: Path, out: Path) -> None:
     by = f"a Spark job of {tasks} task{'s' if tasks > 1 else ''}, {threads_text(threads)} each"
     try:
         prepare_in_run(spec, data, out, by, time.time(), tokens.toArrow)
-    except PythonException as error:  # of a task: its text is the trace, with that of the JVM
+    except PythonException as error:  # from a task: its text is the traceback, with the JVM's
         faults = [line for line in str(error).splitlines() if line.startswith("training.errors.DataError: ")]
         if faults:
             raise DataError(faults[0].partition(": ")[2]) from error
@@ -150,17 +150,17 @@ def tokenise(spark: SparkSession, spec: RunSpec, data: Path, out: Path) -> None:
 
 
 class Start:
-    """Sees to it that tasks start or the job ends.
+    """Cancels the job unless its tasks start.
 
-    Executors that fail on one worker are started anew there without end as long as another worker's live, and
-    a barrier stage would wait for ever.
+    Spark restarts executors that fail on one worker without end as long as another worker's live, and a
+    barrier stage would wait forever.
     """
 
     def __init__(self, context: SparkContext) -> None:
-        """The watch begins now, and is over as soon as all tasks of a stage run.
+        """Watch from now on, until all tasks of a stage run.
 
-        Its clock begins with the stage. Spark submits a barrier stage only once there is room for all of its
-        tasks, so that to wait for another application's end does not count.
+        The clock starts with the stage. Spark submits a barrier stage only once there is room for all of its
+        tasks, so waiting for another application to end does not count.
         """
         self.given_up = False
         self._context = context
@@ -184,13 +184,13 @@ class Start:
 
 
 def watch_queue(master_ui: str, name: str, limit: float | None = None) -> Future[float]:
-    """Begin `wait_for_resources` beside the driver's own start, which may take longer than the wait."""
+    """Call `wait_for_resources` in a thread while the driver starts, which may take longer than the wait."""
     queue: Future[float] = Future()
 
     def watch() -> None:
         try:
             queue.set_result(wait_for_resources(master_ui, name, limit))
-        except Exception as error:  # raised where the result is asked for
+        except Exception as error:  # raised when the result is asked for
             queue.set_exception(error)
 
     threading.Thread(target=watch, name="queue", daemon=True).start()
@@ -224,17 +224,17 @@ def wait_for_resources(master_ui: str, name: str, limit: float | None = None) ->
             return max(0.0, now - float(registered[-1]["starttime"]) / 1000)
         if not registered and now - begun > PATIENCE:
             raise TimeoutError(
-                f"No application {name} came to the Spark master at {master_ui} in {PATIENCE} s."
+                f"No application {name} registered with the Spark master at {master_ui} in {PATIENCE} s."
             )
         if registered and now - begun > limit:
             raise TimeoutError(
-                f"Spark gave {name} no executor in {limit:.0f} s: see the workers at {master_ui}."
+                f"Spark gave {name} no executor in {limit:.0f} s: check the workers at {master_ui}."
             )
         time.sleep(POLL_EVERY)
 
 
 def _master_state(master_ui: str) -> dict[str, Any]:
-    # Never by way of a proxy: the master is in the cluster's own network.
+    # Never through a proxy: the master is in the cluster's own network.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(f"{master_ui.rstrip('/')}/json/", timeout=ANSWER_WITHIN) as answer:
         state: dict[str, Any] = json.load(answer)

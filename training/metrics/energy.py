@@ -1,4 +1,4 @@
-"""Energy of the processor, by the counters that the kernel keeps of its packages (RAPL, by powercap)."""
+"""Energy of the processor, from the kernel's counters of its packages (RAPL, through powercap)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Final
 
 POWERCAP: Final = Path("/sys/class/powercap")
-MOST_W: Final = 1000.0  # that a package is taken to draw at most, where no limit of its own is told
-BURST_S: Final = 60.0  # a package's limit holds for its mean over about this time, and not at every moment
+MOST_W: Final = 1000.0  # assumed limit of a package that reports none
+BURST_S: Final = 60.0  # a package's limit holds for its mean over about this time, not at every moment
 
 
 class EnergyError(RuntimeError):
@@ -23,15 +23,15 @@ class Package:
     """A package's counter, read once."""
 
     energy_uj: int
-    range_uj: int  # at which the counter begins again from 0
-    limit_w: float | None  # that the package keeps to in the long run; None where it is not told
+    range_uj: int  # where the counter wraps around to 0
+    limit_w: float | None  # the package's long-term limit; None if unknown
 
 
 def read_packages(folder: Path = POWERCAP) -> dict[str, Package]:
     """The counters of all packages of this machine, by the names of their zones.
 
-    Zones within a package (cores, memory) are left out, for the package counts them; so is the whole
-    platform, where there is one, and a second way to the same counters (intel-rapl-mmio).
+    Leaves out zones within a package (cores, memory), which the package already counts, the zone of the
+    whole platform, and the duplicate counters of intel-rapl-mmio.
 
     Raises:
         EnergyError: there are none, or they can't be read.
@@ -45,18 +45,18 @@ def read_packages(folder: Path = POWERCAP) -> dict[str, Package]:
         return {zone.name: _read(zone) for zone in zones}
     except PermissionError as error:
         raise EnergyError(
-            f"{error.filename} may not be read by the user of the training (uid {os.getuid()}); by default "
-            "only root may."
+            f"{error.filename} can't be read by the user of the training (uid {os.getuid()}); by default "
+            "only root can."
         ) from error
     except (OSError, ValueError) as error:
         raise EnergyError(f"The counters in {folder} can't be read: {error}.") from error
 
 
 def spent_j(before: Mapping[str, Package], after: Mapping[str, Package], seconds: float) -> float:
-    """Joules that all packages together took between two readings, `seconds` apart.
+    """Joules used by all packages together between two readings, `seconds` apart.
 
     Raises:
-        EnergyError: the packages are others, or a counter may have begun again more than once.
+        EnergyError: the packages differ, or a counter may have wrapped around more than once.
     """
     if set(before) != set(after):
         raise EnergyError(f"The packages changed meanwhile: {', '.join(sorted(set(before) ^ set(after)))}.")
@@ -65,7 +65,7 @@ def spent_j(before: Mapping[str, Package], after: Mapping[str, Package], seconds
         most_w = MOST_W if end.limit_w is None else end.limit_w
         if most_w * (seconds + BURST_S) * 1e6 >= end.range_uj:
             raise EnergyError(
-                f"The counter of {zone} may have begun again more than once: it holds "
+                f"The counter of {zone} may have wrapped around more than once: it holds "
                 f"{end.range_uj / 1e6:.0f} J, and the package may draw {most_w:.0f} W."
             )
         spent = end.energy_uj - before[zone].energy_uj
@@ -91,7 +91,7 @@ def _read(zone: Path) -> Package:
 
 
 def _limit_w(zone: Path) -> float | None:
-    """The long-term limit, where there is one and it is enforced."""
+    """The long-term limit, if there is one and it is enforced."""
     try:
         if _text(zone / "enabled") != "1" or _text(zone / "constraint_0_name") != "long_term":
             return None

@@ -10,7 +10,7 @@ from typing import Any, Final
 from training.metrics.screen import Screen
 from training.util.files import append_event, append_lines
 
-# Loaded with everything else, before any clock of training starts.
+# Imported with everything else, before any timer of training starts.
 try:
     from tensorboard.compat.proto.event_pb2 import Event
     from tensorboard.compat.proto.summary_pb2 import Summary
@@ -32,14 +32,14 @@ SCALARS: Final = {
     "validation_loss": "epoch/validation_loss",
     "validation_accuracy": "epoch/validation_accuracy",
 }
-"""TensorBoard's name of each figure that has one."""
+"""TensorBoard's tag for each figure that has one."""
 
 
 class Figures:
     """Writes the figures of a run into its folder."""
 
     def __init__(self, out: Path) -> None:
-        """The files are made when there is something to write."""
+        """Files are created when there is something to write."""
         self._out = out
         self._scalars: _Scalars | None = None
         self._screen = Screen(sys.stderr)
@@ -58,28 +58,28 @@ class Figures:
             self._scalars.write_phases(figures["epoch"], figures["seconds"])
 
     def steps(self, rows: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> None:
-        """Append a line for each step; the last of them is an event, too, with what every rank said."""
+        """Append a line for each step; the last one is also an event, with every rank's last report."""
         append_lines(self._out / STEPS, rows)
         if self._scalars:
             self._scalars.write(rows)
         self.event("step", rows[-1] | {"ranks": ranks})
 
     def close(self) -> None:
-        """Write out what TensorBoard's file still waits for, and leave the screen tidy."""
+        """Flush TensorBoard's file, and leave the screen tidy."""
         self._screen.close()
         if self._scalars:
             self._scalars.close()
 
 
 class _Scalars:
-    """TensorBoard's event file, by its own writer: the one that comes with torch imports far more."""
+    """TensorBoard's event file, with TensorBoard's own writer: torch's imports far more."""
 
     def __init__(self, folder: Path, steps_per_epoch: int) -> None:
         self._steps_per_epoch = steps_per_epoch
         self._writer = EventFileWriter(str(folder))
 
     def write(self, rows: list[dict[str, Any]]) -> None:
-        """Add the scalars of some steps; the number of a step counts from the start of training."""
+        """Add the scalars of some steps, numbered from the start of training."""
         for row in rows:
             values = [
                 Summary.Value(tag=tag, simple_value=row[name]) for name, tag in SCALARS.items() if name in row

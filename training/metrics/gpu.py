@@ -1,4 +1,4 @@
-"""A GPU while it trains: use, memory, temperature, clock, power, and whether it slowed itself down (NVML)."""
+"""A GPU while it trains: utilisation, memory, temperature, clock, power and throttling (NVML)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import torch
 
 SAMPLE_EVERY: Final = 1.0  # s
 
-# Why a clock is lower than it could be, by NVML's bits (nvml.h, nvmlClocksEventReasons). That the GPU has
-# nothing to do, or that somebody set its clocks, is no throttling.
+# Why a clock is lower than it could be, by NVML's bits (nvml.h, nvmlClocksEventReasons). An idle GPU, or one
+# whose clocks somebody set, does not count as throttled.
 REASONS: Final = {
     0x4: "power cap",
     0x8: "hardware slowdown",
@@ -29,10 +29,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Sample:
-    """One look at a GPU. None where it does not tell."""
+    """One sample of a GPU; None for what it does not report."""
 
     time: float  # unix, s
-    utilisation_percent: float | None  # of the last moment in which a kernel ran, as NVML has it
+    utilisation_percent: float | None  # of NVML's last sample period, with a kernel running
     memory_mb: float | None
     temperature_c: float | None
     sm_clock_mhz: float | None
@@ -41,29 +41,29 @@ class Sample:
 
 
 class Device(Protocol):
-    """A GPU that can be looked at."""
+    """A GPU that can be sampled."""
 
     def facts(self) -> dict[str, Any]:
         """Its name, UUID and driver."""
 
     def sample(self) -> Sample:
-        """One look."""
+        """Take one sample."""
 
     def energy_j(self) -> float | None:
-        """Joules since the driver was loaded; None where it does not count."""
+        """Joules since the driver was loaded; None if the GPU does not count them."""
 
 
 class NvmlDevice:
-    """A GPU, by way of NVML."""
+    """A GPU, through NVML."""
 
     def __init__(self, uuid: str) -> None:
-        """Find it.
+        """Find the GPU.
 
         Args:
-            uuid: as the driver names it, "GPU-...".
+            uuid: the driver's name for it, "GPU-...".
 
         Raises:
-            pynvml.NVMLError: there is no driver that answers, or no such GPU.
+            pynvml.NVMLError: the driver does not answer, or there is no such GPU.
         """
         import pynvml
 
@@ -81,7 +81,7 @@ class NvmlDevice:
         }
 
     def sample(self) -> Sample:
-        """One look; what this GPU does not tell is None."""
+        """Take one sample; None for what this GPU does not report."""
         nvml, handle = self._nvml, self._handle
         reasons = self._if_supported(lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(handle)) or 0
         return Sample(
@@ -108,15 +108,15 @@ class NvmlDevice:
 
 
 class Sampler:
-    """Looks at a GPU once a second, beside the training, until it is stopped."""
+    """Samples a GPU once a second, in a thread beside the training, until it is stopped."""
 
     def __init__(self, device: Device, out: Path, rank: int) -> None:
-        """Begin.
+        """Start sampling.
 
         Args:
             device: this rank's.
-            out: folder that `gpu-<rank>.jsonl` is written to, a line for each look.
-            rank: this one.
+            out: folder that `gpu-<rank>.jsonl` is written to, a line for each sample.
+            rank: this rank's number.
         """
         self._device = device
         self._samples: list[Sample] = []
@@ -128,7 +128,7 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> dict[str, Any]:
-        """End, and sum up what was seen."""
+        """Stop sampling, and summarise the samples."""
         self._ended.set()
         self._thread.join()
         after = self._device.energy_j()
@@ -144,17 +144,17 @@ class Sampler:
                     file.write(json.dumps(asdict(sample)) + "\n")
                     if self._ended.wait(SAMPLE_EVERY):
                         return
-        except Exception as error:  # the training goes on; the record says what is missing and why
+        except Exception as error:  # training continues; the record says what is missing and why
             self._trouble = (
-                f"Sampling ended after {len(self._samples)} looks: {type(error).__name__}: {error}"
+                f"Sampling ended after {len(self._samples)} samples: {type(error).__name__}: {error}"
             )
 
 
 def summarise(samples: Sequence[Sample], energy_j: float | None) -> dict[str, Any]:
-    """What samples come to.
+    """A summary of the samples.
 
-    `energy_j` is the GPU's own count. Where it has none, mean power times the time between the first and the
-    last look is given instead; `energy_by` says which.
+    `energy_j` is the GPU's own count or, without one, mean power times the time between the first and the
+    last sample; `energy_by` says which.
     """
 
     def values(name: str) -> list[float]:
@@ -188,17 +188,17 @@ def summarise(samples: Sequence[Sample], energy_j: float | None) -> dict[str, An
 
 
 def start_sampling(device: torch.device, out: Path, rank: int) -> Sampler | dict[str, Any] | None:
-    """Begin to sample a rank's device; None on a CPU, and what is wrong where the driver does not answer."""
+    """Start sampling a rank's device; None on a CPU, or what is wrong if the driver does not answer."""
     if device.type != "cuda":
         return None
     known = torch.cuda.get_device_properties(device)
     uuid = f"GPU-{known.uuid}"
     try:
         return Sampler(NvmlDevice(uuid), out, rank)
-    except Exception as error:  # pynvml may be missing as well; the training goes on, and the record says so
+    except Exception as error:  # pynvml may be missing, too; training continues, and the record says so
         return {"uuid": uuid, "name": known.name, "trouble": f"Not sampled: {type(error).__name__}: {error}"}
 
 
 def stop_sampling(sampling: Sampler | dict[str, Any] | None) -> dict[str, Any] | None:
-    """What came of `start_sampling`."""
+    """Stop what `start_sampling` returned; the GPU's part of the record."""
     return sampling.stop() if isinstance(sampling, Sampler) else sampling

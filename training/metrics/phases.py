@@ -1,4 +1,4 @@
-"""Where the time goes: one phase at a time, so that the phases add up by construction."""
+"""Where the time goes: one phase at a time, so the phases add up by construction."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, Protocol
 from training.spec import PHASES
 
 NANOSECOND = 1e-9  # s
-UNSPLIT = ""  # stands for the phases of a step whose borders are not marked
+UNSPLIT = ""  # stands for all phases of a step that is not sampled
 SAMPLE_EVERY = {"cpu": 1, "cuda": 10}  # steps
 
 
 class Clock(Protocol):
-    """What stamps the borders between phases."""
+    """Marks the boundaries between phases."""
 
     def stamp(self) -> Any:
         """A mark in time, cheap to take."""
 
     def nanoseconds(self, start: Any, end: Any) -> int:
-        """The time between two marks; both have been reached."""
+        """The time between two marks, both already reached."""
 
     def settle(self) -> None:
-        """Wait until every mark that was taken has been reached."""
+        """Wait until all marks taken so far have been reached."""
 
 
 class HostClock:
@@ -40,7 +40,7 @@ class HostClock:
 
 
 class CudaClock:
-    """CUDA events: a GPU works behind its caller's back; to wait for it at each border would slow it."""
+    """CUDA events: a GPU works asynchronously, and waiting for it at every boundary would slow it down."""
 
     def stamp(self) -> Any:
         import torch
@@ -60,11 +60,11 @@ class CudaClock:
 
 
 class Phases:
-    """A stopwatch that is always in exactly one phase; `begin` ends the one before.
+    """A stopwatch that is always in exactly one phase; `begin` ends the previous one.
 
-    Marks are kept and added up by `settle`, once an epoch: taking one costs about a microsecond on the CPU.
-    Where it costs more, the borders inside of a step are marked in some steps only (`sample_every`), and the
-    time of the others is split as theirs was.
+    Marks are collected, and added up by `settle` once an epoch: taking one costs about a microsecond on the
+    CPU. Where it costs more, the boundaries inside a step are marked only in some steps (`sample_every`), and
+    the time of the other steps is split in the same proportions.
     """
 
     def __init__(self, clock: Clock | None = None, sample_every: int = 1) -> None:
@@ -78,7 +78,7 @@ class Phases:
         self._sampled = False
 
     def begin(self, phase: str) -> None:
-        """What follows belongs to `phase`, one of `training.spec.PHASES`.
+        """Begin `phase`, one of `training.spec.PHASES`.
 
         Raises:
             KeyError: there is no such phase.
@@ -88,24 +88,24 @@ class Phases:
             self._marks.append((phase, self._in_step, self._clock.stamp()))
 
     def begin_step(self) -> None:
-        """A step of training begins: its phases are alike in every step."""
+        """Begin a step of training; every step is taken to split into phases alike."""
         self._in_step, self._sampled = True, self._steps % self._sample_every == 0
         self._steps += 1
         if not self._sampled:
             self._marks.append((UNSPLIT, False, self._clock.stamp()))
 
     def end_step(self, phase: str) -> None:
-        """The step has ended; what follows belongs to `phase`."""
+        """End the step, and begin `phase`."""
         self._in_step = False
         self.begin(phase)
 
     @property
     def current(self) -> str:
-        """The phase that goes on; "" before the first one and in a step that is not sampled."""
+        """The current phase; "" before the first one and in a step that is not sampled."""
         return self._marks[-1][0] if self._marks else ""
 
     def settle(self) -> None:
-        """Add up the marks taken so far; the phase goes on."""
+        """Add up the marks taken so far; the current phase continues."""
         if not self._marks:
             return
         phase, in_step, _ = self._marks[-1]
@@ -124,7 +124,7 @@ class Phases:
         self._marks = self._marks[-1:]
 
     def _split(self, unsplit: int) -> None:
-        """Give the time of the steps that were not sampled to the phases, as those that were had it."""
+        """Split the time of the steps that were not sampled, in the proportions of those that were."""
         whole = sum(self._in_sampled_steps.values())
         rest = unsplit
         for name, spent in self._in_sampled_steps.items():

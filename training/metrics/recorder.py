@@ -1,4 +1,4 @@
-"""Figures of every step: kept as they come, written about once a second, or at once if that is asked for."""
+"""Figures of every step: collected as they come, written about once a second, or immediately on request."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Step:
     epoch: int
     step: int  # of the epoch, from 1
     ended: float
-    loss: torch.Tensor  # stays where it was computed: to look at it at once would make a GPU wait
+    loss: torch.Tensor  # stays on its device: reading it immediately would make a GPU wait
     learning_rate: float
     reviews: int  # of all ranks
 
@@ -35,9 +35,9 @@ class Recorder:
 
         Args:
             work: what is done.
-            session: whom the figures are passed on to.
-            status: how far this rank is; the newest figures are told there, too.
-            every_step: pass them on after each step, with how far training is.
+            session: where the figures go.
+            status: this rank's progress; the newest figures go there, too.
+            every_step: pass them on after each step, with the progress of training.
         """
         self._work = work
         self._session = session
@@ -47,21 +47,21 @@ class Recorder:
         self._written = self._before = time.perf_counter()
 
     def pause(self) -> None:
-        """What went on since the last step is no part of the next one."""
+        """Leave the time since the last step out of the next one."""
         self._before = time.perf_counter()
 
     def step(self, epoch: int, step: int, loss: torch.Tensor, learning_rate: float, reviews: int) -> None:
-        """A step is done.
+        """Record a finished step.
 
         Args:
             epoch: from 1.
             step: of the epoch, from 1.
             loss: this rank's, a scalar.
             learning_rate: the step's.
-            reviews: that all ranks took together.
+            reviews: of all ranks together.
 
         Raises:
-            DivergedError: the loss of a step since the last writing is no number.
+            DivergedError: the loss of a step since the last write is not a number.
         """
         now = time.perf_counter()
         self._unwritten.append(_Step(epoch, step, now, loss.detach(), learning_rate, reviews))
@@ -72,7 +72,7 @@ class Recorder:
             self._session.progress(done / (self._work.steps_per_epoch * self._work.epochs))
 
     def write(self) -> None:
-        """Pass on what is not written yet (errors: `step`)."""
+        """Pass on everything not yet written (errors: `step`)."""
         if not self._unwritten:
             return
         steps, self._unwritten = self._unwritten, []
@@ -90,11 +90,11 @@ class Recorder:
             if not math.isfinite(row["loss"]):
                 raise DivergedError(
                     f"The loss became {row['loss']} in step {row['step']} of epoch {row['epoch']} "
-                    f"(learning rate {row['lr']:.3g}): take a lower learning rate, or a longer warm-up."
+                    f"(learning rate {row['lr']:.3g}): use a lower learning rate, or a longer warm-up."
                 )
 
     def _update_status(self, row: dict[str, Any]) -> None:
-        """This rank's own: all ranks take a step together, each with its share of the reviews."""
+        """This rank's own figures: all ranks take a step together, each with its share of the reviews."""
         own = {name: row[name] for name in ("epoch", "step", "loss", "memory_mb")}
         self._status.figures = own | {"samples_per_s": row["samples_per_s"] / self._session.world_size}
 
@@ -112,5 +112,5 @@ class Recorder:
 
 
 def memory_mb(device: torch.device) -> float:
-    """The most memory held so far, in MB (2^20 bytes): of the GPU, or of the process where there is none."""
+    """Peak memory so far, in MB (2^20 bytes): of the GPU, or of the process on a CPU."""
     return torch.cuda.max_memory_allocated(device) / 2**20 if device.type == "cuda" else peak_memory_mb()

@@ -1,7 +1,7 @@
-"""What a rank uses while it trains: read once before and once after, and nothing in between.
+"""What a rank uses while it trains: read once before and once after, never in between.
 
-Every gauge says by whom and how it was read. What can't be read is null, with the reason in `trouble`; the
-training goes on.
+Every gauge says what reads it and how. Figures that can't be read are null, with the reason in `trouble`;
+training continues.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Gauge(Generic[T]):
-    """Figures that come from one place."""
+    """Figures from one source."""
 
-    by: str  # who reads it, how, and of what
+    by: str  # what reads it, how, and what it covers
     figures: tuple[str, ...]  # their names
     read: Callable[[], T]
     spent: Callable[[T, T, float], dict[str, Any]]  # the figures, from two readings and the s between them
@@ -47,7 +47,7 @@ class _Reading(Generic[T]):
             self._trouble = _reason(error)
 
     def stop(self, seconds: float) -> dict[str, Any]:
-        """Read it again; the figures."""
+        """Read it again; returns the figures."""
         figures: dict[str, Any] = {}
         if self._before is not None:
             try:
@@ -63,7 +63,7 @@ class _Reading(Generic[T]):
 
 
 class Meter:
-    """Begins when it is made; `stop` says what was used since."""
+    """Starts when created; `stop` returns what was used since."""
 
     def __init__(self, powercap: Path = POWERCAP) -> None:
         """Read everything once.
@@ -71,12 +71,12 @@ class Meter:
         Args:
             powercap: the kernel's folder of energy counters.
         """
-        # The process's own time last, and first when it ends: what reading takes is no part of it.
+        # The process's own time is read last here and first in `stop`, so it excludes the reading itself.
         self._readings = {name: _Reading(gauge) for name, gauge in reversed(gauges(powercap).items())}
         self._began = time.perf_counter()
 
     def stop(self) -> dict[str, Any]:
-        """Read everything again; the seconds in between, and the figures of each gauge by its name."""
+        """Read everything again; returns the seconds in between, and the figures of each gauge by name."""
         seconds = time.perf_counter() - self._began
         return {"seconds": seconds} | {
             name: reading.stop(seconds) for name, reading in reversed(self._readings.items())
@@ -84,7 +84,7 @@ class Meter:
 
 
 def gauges(powercap: Path) -> dict[str, Gauge[Any]]:
-    """All there is to read, by name."""
+    """All gauges, by name."""
     return {
         "cpu": Gauge(
             by="getrusage, of the rank's process and of those of its children that have ended",
@@ -157,28 +157,28 @@ def _read_cpu() -> dict[str, float]:
 
 
 def _read_waiting() -> dict[str, int]:
-    """Nanoseconds that each thread was ready to run and had no core (the second number of schedstat)."""
+    """Nanoseconds that each thread was ready to run but had no core (the second number of schedstat)."""
     waited = {}
     for task in Path("/proc/self/task").iterdir():
         try:
             waited[task.name] = int((task / "schedstat").read_text(encoding="utf-8").split()[1])
         except (FileNotFoundError, ProcessLookupError) as error:
-            if task.exists():  # else it is a thread that has just ended
-                raise RuntimeError("The kernel keeps no account of how long threads wait.") from error
+            if task.exists():  # otherwise the thread has just ended
+                raise RuntimeError("The kernel does not record how long threads wait.") from error
     return waited
 
 
 def _waited(before: Mapping[str, int], after: Mapping[str, int], _: float) -> dict[str, Any]:
-    # A thread that has begun in between has waited since then only.
+    # A thread that started in between has waited only since then.
     spent = sum(end - before.get(thread, 0) for thread, end in after.items())
     return {"waited_s": spent * NANOSECOND}
 
 
 def _read_peak() -> float:
-    """In MB (2^20 bytes)."""
+    """Peak resident memory in MB (2^20 bytes)."""
     for line in Path("/proc/self/status").read_text(encoding="utf-8").splitlines():
         if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024  # the kernel says it in KiB
+            return int(line.split()[1]) / 1024  # the kernel reports KiB
     raise RuntimeError("/proc/self/status has no VmHWM.")
 
 
@@ -192,7 +192,7 @@ def _read_disk() -> dict[str, float]:
 def _read_interfaces() -> dict[str, dict[str, int]]:
     import psutil
 
-    # The counters have 64 bits, and need no help where they begin again.
+    # The counters have 64 bits: no need for psutil's correction of wrap-arounds.
     counters = psutil.net_io_counters(pernic=True, nowrap=False)
     return {
         name: {"sent_bytes": each.bytes_sent, "received_bytes": each.bytes_recv}
@@ -206,7 +206,7 @@ def _sent(
 ) -> dict[str, Any]:
     interfaces, anew = {}, []
     for name, end in sorted(after.items()):
-        # One that was made in between began at 0.
+        # An interface created in between started at 0.
         spent = {way: count - before.get(name, {}).get(way, 0) for way, count in end.items()}
         if min(spent.values()) < 0:
             anew.append(name)
@@ -214,7 +214,7 @@ def _sent(
             interfaces[name] = spent
     found = {"namespace": Path("/proc/self/ns/net").readlink().name, "interfaces": interfaces}
     if anew:
-        found["trouble"] = f"Not counted, for it was made anew meanwhile: {', '.join(anew)}."
+        found["trouble"] = f"Not counted because it was recreated meanwhile: {', '.join(anew)}."
     return found
 
 

@@ -21,7 +21,7 @@ class Screen:
         self._shown = 0.0
 
     def show(self, event: str, figures: dict[str, Any]) -> None:
-        """Show one event; those that a person has no use for are passed over."""
+        """Show one event; events that a person has no use for are skipped."""
         if event == "start":
             self._epochs = figures["epochs"]
             self._line(
@@ -41,10 +41,10 @@ class Screen:
         elif "message" in figures:
             self._line(figures["message"])
         elif event == "resume":
-            self._line(f"going on from the checkpoint after step {figures['steps']}")
+            self._line(f"resuming from the checkpoint after step {figures['steps']}")
 
     def close(self) -> None:
-        """Take a bar away."""
+        """Remove the bar."""
         self._end_bar()
 
     def _step(self, figures: dict[str, Any]) -> None:

@@ -1,1 +1,1 @@
-"""What the rest stands on: files, digests, this process and its signals."""
+"""What the rest builds on: files, digests, this process and its signals."""

@@ -1,4 +1,4 @@
-"""Files that others read while we write: complete or absent, never half."""
+"""Files that others read while we write: complete or absent, never partial."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Write `value` as JSON to `path`: written beside it, then renamed, readable by everybody.
+    """Write `value` as JSON to `path`, world readable: to a file beside it, which is then renamed.
 
-    Numbers that JSON has no word for (the loss of a run that diverged) become null.
+    Numbers that JSON can't express (the loss of a run that diverged) become null.
 
     Raises:
         OSError: the folder can't be written to.
@@ -28,12 +28,12 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def append_event(path: Path, event: str, figures: dict[str, Any]) -> None:
-    """Append an event to a progress file: one line of JSON, there for readers when this returns."""
+    """Append an event to a progress file: one line of JSON, visible to readers when this returns."""
     append_lines(path, [{"event": event, "time": time.time()} | figures])
 
 
 def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Append each of `rows` as one line of JSON; they are there for readers when this returns."""
+    """Append each of `rows` as one line of JSON, visible to readers when this returns."""
     text = "".join(json.dumps(_finite(row), allow_nan=False) + "\n" for row in rows)
     with path.open("a", encoding="utf-8") as file:
         file.write(text)
@@ -41,7 +41,7 @@ def append_lines(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def publish(path: Path, descriptor: int) -> None:
-    """Make a file world readable and durable: after a crash, a rename must not show an empty one."""
+    """Make a file world readable and durable: after a crash, a rename must not expose an empty file."""
     path.chmod(0o644)
     os.fsync(descriptor)
 

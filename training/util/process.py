@@ -1,4 +1,4 @@
-"""Facts about this process: since when it lives, where, and with which libraries."""
+"""Facts about this process: when it started, where, and with which libraries."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "pydanti
 
 
 def process_start() -> float:
-    """When the kernel started this process: unix time in seconds, good to 0.01 s (`starttime` in proc(5))."""
-    # The command name, in brackets, may hold spaces: count from its end. `starttime` is the 22nd.
+    """When the kernel started this process: unix time in s, accurate to 0.01 s (`starttime` in proc(5))."""
+    # The command name, in parentheses, may contain spaces: count from its end. `starttime` is field 22.
     fields = Path("/proc/self/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
     since_boot = int(fields[19]) / os.sysconf("SC_CLK_TCK")
-    # `btime` of /proc/stat is whole seconds only; the boot clock gives the same moment with a fraction.
+    # `btime` in /proc/stat is in whole seconds; the boot clock gives the same moment with a fraction.
     return time.time() - (time.clock_gettime(time.CLOCK_BOOTTIME) - since_boot)
 
 
 def keep_freed_memory() -> bool:
-    """Have the C library keep the memory that is freed, for the next step takes as much again.
+    """Make the C library keep freed memory, because the next step needs as much again.
 
-    Left to itself, glibc gives large pieces back to the kernel and asks for them anew in every step. A step
-    of BERT-tiny then touches 8,000 fresh pages instead of 500 (torch 2.13, batch 32 x 128), and where a
-    page fault is dear, as in a virtual machine within another, that is a good part of its time.
+    By default, glibc returns large blocks to the kernel and requests them again in every step. A step of
+    BERT-tiny then touches 8,000 fresh pages instead of 500 (torch 2.13, batch 32 x 128); where page faults
+    are expensive, as in nested virtual machines, that is a good part of its time.
 
-    Returns whether the C library could be told (glibc can).
+    Returns whether the C library supports this (glibc does).
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     # M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of malloc.h, in bytes.
@@ -42,7 +42,7 @@ def keep_freed_memory() -> bool:
 
 
 def peak_memory_mb() -> float:
-    """The most memory this process ever held resident, in MB (2^20 bytes)."""
+    """This process's peak resident memory, in MB (2^20 bytes)."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # ru_maxrss is in KiB on Linux
 
 

@@ -1,4 +1,4 @@
-"""Seeds for the purposes of a run, all from one."""
+"""Seeds for the purposes of a run, all derived from one."""
 
 from __future__ import annotations
 

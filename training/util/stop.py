@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: end soon, and say so."""
+"""SIGTERM and SIGINT: exit soon, and say why."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from collections.abc import Callable
 from training.errors import Stopped
 
 STOPPED_STATUS = 128 + signal.SIGTERM
-"""Exit status of a process that ended because it was told to."""
+"""Exit code of a process that was told to stop."""
 
 
 class StopSignal:
     """Knows whether the process was told to stop.
 
-    Python runs a signal's handler only between two of its own instructions, so a thread that waits inside a
-    collective for a peer that is gone would never hear of it. The interpreter's wake-up socket is written at
-    once, whatever the main thread does; a thread here reads it, and ends the process if it has not ended by
-    itself in time.
+    Python runs a signal's handler only between two bytecode instructions, so a main thread that waits in a
+    collective for a lost peer would never notice the signal. The interpreter's wake-up socket is written
+    immediately, whatever the main thread does; a thread here reads it, and ends the process if it has not
+    exited by itself in time.
     """
 
     def __init__(self, grace: float, last_words: Callable[[Stopped], None]) -> None:
         """Listen from now on; must be called from the main thread.
 
         Args:
-            grace: seconds that the process has to end by itself.
-            last_words: called once before the process is ended because it did not.
+            grace: seconds that the process has to exit by itself.
+            last_words: called once if it has not, before it is ended.
         """
         self.grace = grace
         self._last_words = last_words
         self._name: str | None = None
         reader, writer = socket.socketpair()
         writer.setblocking(False)
-        # If the socket were ever full, many signals have been seen already: nothing is lost.
+        # A full socket means that many signals have already arrived: nothing is lost.
         signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-        self._sockets = reader, writer  # both ends must stay open as long as the process may be told
+        self._sockets = reader, writer  # both ends must stay open as long as signals may arrive
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
         threading.Thread(target=self._listen, name="stop-signal", daemon=True).start()
@@ -55,5 +55,5 @@ class StopSignal:
             pass
         self._name = signal.Signals(number).name
         threading.Event().wait(self.grace)
-        self._last_words(self.stopped(f"it did not end by itself in {self.grace:g} s."))
+        self._last_words(self.stopped(f"it did not exit by itself within {self.grace:g} s."))
         os._exit(STOPPED_STATUS)

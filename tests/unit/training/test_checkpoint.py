@@ -1,4 +1,4 @@
-"""Checkpoints: whole or absent, the newest good one, and the same bits after any of them."""
+"""Checkpoints: complete or absent, the newest good one, and the same bits after resuming from any of them."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_bad_one_is_named_and_the_one_before_is_taken(tmp_path: Path, how: str
     assert name == "000000010-000000"
     (fault,) = faults
     assert str(kept.path / "000000020-000000") in fault and fault.endswith(".")
-    # Writing it anew takes its place.
+    # Writing it again replaces it.
     kept.write(state(20), Position(20, 0))
     assert kept.newest() == ("000000020-000000", [])
 
@@ -92,7 +92,7 @@ def test_a_bad_one_is_named_and_the_one_before_is_taken(tmp_path: Path, how: str
 def test_one_of_another_work_is_refused(tmp_path: Path) -> None:
     folder(tmp_path, 10)
     other = folder(tmp_path, work="b" * 64)
-    with pytest.raises(OtherWorkError, match=r"is of another work \(aaaaaaaa, not bbbbbbbb\): give this run"):
+    with pytest.raises(OtherWorkError, match=r"is from another work \(aaaaaaaa, not bbbbbbbb\): give this"):
         other.newest()
 
 
@@ -121,7 +121,7 @@ def test_a_full_disk_is_said_and_leaves_the_others_untouched(full_disk: Path) ->
     kept = folder(full_disk, 10)
     big = {"model": {"weight": torch.zeros(1 << 19)}}
     with pytest.raises(
-        CheckpointError, match="000000020-000000 can't be written: No space left on device; those"
+        CheckpointError, match="000000020-000000 can't be written: No space left on device; earlier"
     ):
         kept.write(big, Position(20, 0))
     assert [path.name for path in kept.path.iterdir()] == ["000000010-000000"]
@@ -170,7 +170,7 @@ def test_a_run_gone_on_from_any_checkpoint_ends_with_the_same_bits(
 def test_three_ranks_go_on_with_the_same_bits_after_an_epoch(
     run: Run, datasets: Datasets, tmp_path: Path
 ) -> None:
-    """With three ranks a gradient's place in its bucket decides the order of a sum; it is brought back."""
+    """With three ranks a gradient's place in its bucket decides the order of a sum; resuming restores it."""
     prepared = datasets(data_spec())
     settings = {"workers": 3, "batch_per_worker": 4, "epochs": 3, "checkpoint_every_epochs": 2}
     spec = run_spec(prepared, data_spec(), **settings)
@@ -207,7 +207,7 @@ def test_a_run_refuses_the_checkpoints_of_another_work(run: Run, datasets: Datas
     other = run_spec(prepared, data_spec(), checkpoint_every_epochs=1, seed=5)
     _, statuses = run(other, prepared.path, out)
     assert statuses == [1]
-    assert "is of another work" in load(out / "error-0.json")["message"]
+    assert "is from another work" in load(out / "error-0.json")["message"]
     assert load(out / "result.json") == before
     assert len(list((out / "checkpoints").iterdir())) == 1
 
@@ -228,7 +228,7 @@ def test_what_was_trained_is_a_model_of_transformers(run: Run, datasets: Dataset
     encoded = tokenizer("good abc", return_tensors="pt")
     assert model(**encoded).logits.shape == (1, 2)
     assert model.config.id2label == {0: "negative", 1: "positive"}
-    with pytest.raises(CheckpointError, match="exists already"):
+    with pytest.raises(CheckpointError, match="already exists"):
         export(spec, prepared.path, out, path)
     shutil.rmtree(out / "checkpoints")
     with pytest.raises(CheckpointError, match="There is no good checkpoint in"):

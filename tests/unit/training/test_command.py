@@ -1,4 +1,4 @@
-"""`python -m training`: on one machine, without anything else."""
+"""`python -m training`: on one machine, with nothing else."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ def test_it_trains_on_real_reviews_and_exports(reviews_wheel: Path, tmp_path: Pa
     [
         (
             ["epochs=3"],
-            "epochs=3 is no setting: give data.NAME=VALUE, work.NAME=VALUE or conditions.NAME=VALUE",
+            "epochs=3 is not a setting: give data.NAME=VALUE, work.NAME=VALUE or conditions.NAME=VALUE",
         ),
-        (["work.epochs"], "work.epochs is no setting"),
-        (["work.epoch=3"], "work.epoch: is not a setting there is"),
+        (["work.epochs"], "work.epochs is not a setting"),
+        (["work.epoch=3"], "work.epoch: is not a known setting"),
         (["work.epochs=0"], "work.epochs: input should be greater than or equal to 1, not 0"),
         (["work.learning_rate=fast"], "work.learning_rate: input should be a valid number, not 'fast'"),
         (["data.source=files"], "train_file goes with source: files"),
@@ -86,7 +86,7 @@ def test_a_wrong_setting_is_said_before_anything_is_done(
 
 
 def little_memory(spec: Path, data: Path, out: Path) -> int:
-    """A rank that may have little memory more than it has already."""
+    """A rank that may use little more memory than it already does."""
     from training.rank import run_rank
 
     with Path("/proc/self/statm").open(encoding="ascii") as file:
@@ -105,4 +105,4 @@ def test_memory_that_does_not_suffice_is_said_with_what_would_help(
     file.write_text(run_spec(prepared, data_spec(), model=huge).model_dump_json(), encoding="utf-8")
     assert ranks(1, little_memory, (file, prepared.path, out)) == [1]
     message = load(out / "error-0.json")["message"]
-    assert message.startswith("The memory does not suffice (") and "smaller batch_per_worker" in message
+    assert message.startswith("Not enough memory (") and "smaller batch_per_worker" in message

@@ -1,4 +1,4 @@
-"""Conditions change how long a work takes and never what comes of it."""
+"""Conditions change how long a work takes, never its result."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_every_condition_gives_the_same_weights_on_real_reviews(
 def test_determineds_master_is_told_at_every_step(
     run: Run, datasets: Datasets, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Away from a cluster its Core API sends nothing, so that what it is told is looked at."""
+    """Off a cluster its Core API sends nothing, so the test looks at the calls to it."""
     from determined.core._train import DummyTrainContext
 
     from training.launchers.determined import DeterminedSession
@@ -134,7 +134,7 @@ def test_a_data_set_without_texts_loads_as_before_and_says_what_it_lacks(
         del about["files"][name]
     (old / "dataset.json").write_text(json.dumps(about), encoding="utf-8")
     assert len(open_dataset(old, prepared.digest).train) == 37
-    with pytest.raises(DataError, match=r"has no texts \(train.texts.arrow, .*prepare it anew"):
+    with pytest.raises(DataError, match=r"has no texts \(train.texts.arrow, .*prepare it again"):
         open_dataset(old, prepared.digest, in_loop=True)
 
 

@@ -1,4 +1,4 @@
-"""What goes wrong is said where people look, and the exit status is not 0."""
+"""Failures are reported where people look, and the exit code is not 0."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_a_signal_ends_a_run_with_a_file_that_says_so(datasets: Datasets, tmp_pa
     os.kill(pid, signal.SIGTERM)
     started = time.monotonic()
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == STOPPED_STATUS
-    assert time.monotonic() - started < 3  # by itself, not because the grace was over
+    assert time.monotonic() - started < 3  # by itself, not because its grace period was over
     assert error(out)["type"] == "Stopped"
     assert error(out)["message"].startswith("The process was told to stop by SIGTERM: step ")
     assert json.loads((out / "progress.jsonl").read_text().splitlines()[-1])["event"] == "error"

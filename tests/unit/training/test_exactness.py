@@ -34,7 +34,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def plain_ddp(spec: RunSpec, data: Path, out: Path) -> None:
-    """The same training as PyTorch examples write it: DDP and its own reduction, no engine."""
+    """The same training, written like PyTorch's examples: DDP and its own reduction, no engine."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
@@ -84,7 +84,7 @@ def test_plain_ddp_gives_the_same_weights(
 
 
 def test_one_rank_and_two_with_half_the_batch_agree_to_rounding(run: Run, datasets: Datasets) -> None:
-    """Over 20 steps without dropout: weights within 1e-5 of one another, losses within one in a million."""
+    """Over 20 steps without dropout: weights within 1e-5, losses within one in a million."""
     data = data_spec(train=40)
     prepared = datasets(data)
     weights, losses = [], []
@@ -108,7 +108,7 @@ def test_one_rank_and_two_with_half_the_batch_agree_to_rounding(run: Run, datase
 def test_every_launcher_gives_the_same_weights(
     run: Run, datasets: Datasets, tmp_path: Path, launcher: str
 ) -> None:
-    """Determined's away from a cluster, where torchrun takes its launcher's place."""
+    """Determined's off a cluster, where torchrun takes the place of its launcher."""
     prepared = datasets(data_spec())
     spec = run_spec(prepared, data_spec(), workers=2, epochs=2, checkpoint_every_epochs=1)
     other, _ = run(spec, prepared.path)

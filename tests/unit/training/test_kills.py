@@ -1,4 +1,4 @@
-"""Real processes, killed in the middle of anything, gone on from: the same bits."""
+"""Real processes, killed in the middle of anything, then resumed: the same bits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def spec(prepared: Prepared, **work: object) -> RunSpec:
 
 @pytest.fixture(scope="module")
 def whole(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, float]:
-    """Weights digest of the run that nobody disturbs, and the seconds that it trains."""
+    """Weights digest of an undisturbed run, and the seconds that it trains."""
     out = tmp_path_factory.mktemp("whole") / "out"
     assert killing.end(killing.start(spec(prepared), prepared.path, out)) == [0, 0]
     result = load(out / "result.json")
@@ -42,7 +42,7 @@ def whole(prepared: Prepared, tmp_path_factory: pytest.TempPathFactory) -> tuple
 
 
 def finish(prepared: Prepared, out: Path) -> str:
-    """Go on to the end; returns the weights digest."""
+    """Resume to the end; returns the weights digest."""
     assert killing.end(killing.start(spec(prepared), prepared.path, out)) == [0, 0]
     digest: str = load(out / "result.json")["weights_digest"]
     return digest
@@ -97,13 +97,13 @@ def test_killed_at_fifty_more_random_moments(
 
 
 def test_told_to_stop_all_ranks_keep_what_they_did(prepared: Prepared, tmp_path: Path) -> None:
-    """One rank hears the signal; all stop before the same step, and nothing that was done is lost."""
+    """One rank receives the signal; all stop before the same step, and no finished step is lost."""
     out = tmp_path / "out"
     lazy = spec(prepared, checkpoint_every_steps=0, checkpoint_every_epochs=4)
     killing.kill_surely(killing.in_a_step, 1, signal.SIGTERM, lazy, prepared.path, out)
     (kept,) = (out / "checkpoints").iterdir()
     message = load(out / "error-1.json")["message"]
-    assert "told to stop by SIGTERM" in message and "a checkpoint was kept" in message
+    assert "told to stop by SIGTERM" in message and "a checkpoint was saved" in message
     before = int(kept.name.split("-")[0])
     assert before > 16
     killing.end(killing.start(lazy, prepared.path, out))
@@ -121,7 +121,7 @@ def test_a_killed_rank_is_named_by_the_others(prepared: Prepared, tmp_path: Path
     assert error["message"].startswith(f"Rank 1 on {os.uname().nodename} is gone: no sign of life for ")
     assert "its last one came from step " in error["message"]
     assert " of epoch " in error["message"]
-    # What the ranks said of themselves meanwhile is told to whoever watches.
+    # What the ranks reported of themselves meanwhile reaches whoever watches.
     told = [event["ranks"] for event in killing.told(out) if event["event"] == "step"]
     assert [each["rank"] for each in told[-1]] == [0, 1]
     for each in told[-1]:
@@ -134,12 +134,12 @@ def test_a_killed_rank_is_named_by_the_others(prepared: Prepared, tmp_path: Path
 def test_a_rank_that_fails_is_named_with_its_reason(prepared: Prepared, tmp_path: Path) -> None:
     out = tmp_path / "out"
     ranks = killing.start(spec(prepared), prepared.path, out)
-    # Rank 0 writes; the others hear of it.
+    # Rank 0 writes the checkpoints; the others hear of its failure.
     while not (out / "checkpoints").is_dir():
         time.sleep(0.001)
     while not (out / "checkpoints").is_file():
         shutil.rmtree(out / "checkpoints", ignore_errors=True)
-        with contextlib.suppress(IsADirectoryError):  # rank 0 has made it again in between
+        with contextlib.suppress(IsADirectoryError):  # rank 0 has recreated it in between
             (out / "checkpoints").write_text("in the way", encoding="ascii")
     assert killing.end(ranks) == [1, 1]
     assert "can't be written" in load(out / "error-0.json")["message"]

@@ -12,7 +12,7 @@ from tests.unit.training.training_helpers import Datasets, Ranks, load, run_spec
 from training.rank import run_rank
 from training.spec import DataSpec
 
-ROOM = 500 << 20  # bytes beyond what the process has: less than a step of 64 x 512 tokens takes
+ROOM = 500 << 20  # bytes beyond what the process has: less than a step of 64 x 512 tokens needs
 WIDE = {"layers": 2, "hidden": 128, "heads": 2, "intermediate": 512}
 
 
@@ -22,8 +22,8 @@ M_MMAP_THRESHOLD = -3  # mallopt(3)
 def with_little_memory(spec: Path, data: Path, out: Path) -> int:
     """Be a rank in a process that may not grow by more than `ROOM`.
 
-    What is limited is addresses, and those of a heap that was large once are not given back: so freed memory
-    is not kept in the heap here, as ranks do elsewhere, but every tensor is mapped by itself.
+    The limit is on addresses, and a heap that was once large does not return its own. So unlike ranks
+    elsewhere, this one does not keep freed memory in the heap, but maps every tensor by itself.
     """
     assert ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 64 << 10) == 1
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
@@ -49,8 +49,8 @@ def test_the_batch_that_fits_is_named_and_does_fit(ranks: Ranks, datasets: Datas
     told = load(out / "error-0.json")
     assert told["type"] == "ShortOfMemoryError"
     found = re.fullmatch(
-        r"The memory does not suffice for 64 reviews of 512 tokens at once \(.+\); "
-        r"(\d+) do here: take batch_per_worker (\d+), or keep the batch and take gradient_accumulation "
+        r"Not enough memory for 64 reviews of 512 tokens at once \(.+\); "
+        r"(\d+) fit here: use batch_per_worker (\d+), or keep the batch and use gradient_accumulation "
         r"(\d+); .*",
         told["message"],
     )
@@ -69,4 +69,4 @@ def test_a_model_that_never_fits_is_said(ranks: Ranks, datasets: Datasets, tmp_p
     file.write_text(run_spec(prepared, data, model=huge).model_dump_json(), encoding="utf-8")
     (status,) = ranks(1, with_little_memory, (file, prepared.path, out))
     assert status == 1
-    assert "not even one review at a time does" in load(out / "error-0.json")["message"]
+    assert "not even one review at a time fits" in load(out / "error-0.json")["message"]

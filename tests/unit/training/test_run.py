@@ -1,4 +1,4 @@
-"""Whole runs: what they leave behind, and that nothing but the work decides the weights."""
+"""Whole runs: what they leave behind, and that the work alone decides the weights."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_a_run_leaves_behind(
     of_epochs = [event["seconds"] for event in told if event["event"] == "phases"]
     for name in ("forward", "backward", "optimiser"):
         assert sum(spent[name] for spent in of_epochs) == pytest.approx(rank["phases"][name], rel=1e-9)
-    # The data set is opened before the first epoch: however long that takes, it is in no epoch's figures.
+    # The data set is opened before the first epoch: however long that takes, no epoch's figures include it.
     assert 0 < sum(spent["data"] for spent in of_epochs) < rank["phases"]["data"]
     assert told[0]["steps_per_epoch"] == 5
     last = [event for event in told if event["event"] == "step"][-1]
@@ -81,7 +81,7 @@ def test_the_same_work_gives_the_same_bits_and_another_seed_does_not(run: Run, d
 def test_an_uneven_batch_has_the_gradient_of_all_its_reviews(
     run: Run, datasets: Datasets, train: int
 ) -> None:
-    """Adam's first moment is made of the gradients of the steps: a whole batch, then the uneven rest."""
+    """Adam's first moment comes from the gradients of the steps: a whole batch, then the uneven rest."""
     data = data_spec(train=train, validation=7)
     prepared = datasets(data)
     moments, figures = [], []
@@ -103,7 +103,7 @@ def test_every_validation_review_counts_once_whatever_the_world_size(run: Run, d
     prepared = datasets(data_spec())
     figures = []
     for workers in (1, 2, 3):
-        # So small a learning rate that the weights are those of the start.
+        # The learning rate is so small that the weights stay those of the start.
         spec = run_spec(prepared, data_spec(), workers=workers, batch_per_worker=2, warmup_steps=10**9)
         out, _ = run(spec, prepared.path)
         figures.append(load(out / "result.json")["epochs"][0])

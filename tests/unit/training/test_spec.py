@@ -1,4 +1,4 @@
-"""The run specification: valid or one clear sentence, equal or another digest."""
+"""The run specification: valid or one clear sentence, equal or a different digest."""
 
 from __future__ import annotations
 
@@ -106,12 +106,12 @@ def test_it_cannot_be_changed() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"learning_rate": "5e-5"}, "learning_rate: input should be a valid number, not '5e-5' (YAML takes"),
+        ({"learning_rate": "5e-5"}, "learning_rate: input should be a valid number, not '5e-5' (YAML reads"),
         ({"workers": 0}, "workers: input should be greater than or equal to 1, not 0"),
         ({"workers": True}, "workers: input should be a valid integer, not True"),
         ({"learning_rate": float("inf")}, "learning_rate: input should be a finite number"),
         ({"data_digest": "abc"}, "data_digest: "),
-        ({"epoch": 3}, "epoch: is not a setting there is"),
+        ({"epoch": 3}, "epoch: is not a known setting"),
         (
             {"data": DATA | {"max_length": 9000}},
             "data.max_length: input should be less than or equal to 8192",
@@ -121,7 +121,7 @@ def test_it_cannot_be_changed() -> None:
         ({"gradient_accumulation": 33}, "a batch of 32 reviews can't be computed in 33 parts"),
         ({"model": {"init": "pretrained"}}, "model.init: pretrained needs data.pretrained"),
         ({"model": {"init": "hub"}}, "model: "),
-        ({"model": {"init": "pretrained", "layers": 3}}, "model.layers: is not a setting there is"),
+        ({"model": {"init": "pretrained", "layers": 3}}, "model.layers: is not a known setting"),
         ({"data": DATA | {"source": "files"}}, "data: train_file goes with source: files, and only with it"),
         ({"data": DATA | {"train_file": "x.csv"}}, "data: train_file goes with source: files"),
         ({"data": DATA | {"validation_file": "x.csv"}}, "data: validation_file needs a train_file"),
@@ -182,7 +182,7 @@ def test_a_trials_values_take_the_place_of_the_runs_own() -> None:
     trial = with_values(run, {"learning_rate": 0.001, "warmup_steps": 7})
     assert (trial.work.learning_rate, trial.work.warmup_steps) == (0.001, 7)
     assert trial.model_dump() == run.model_dump() | {"work": trial.work.model_dump()}
-    with pytest.raises(SpecError, match="no fields of the work: learning_rat; there are "):
+    with pytest.raises(SpecError, match="not fields of the work: learning_rat; its fields are "):
         with_values(run, {"learning_rat": 0.1})
     with pytest.raises(SpecError, match=r"A value of the search.*learning_rate"):
         with_values(run, {"learning_rate": -1.0})

@@ -1,4 +1,4 @@
-"""A stack asks for its slots back, as Determined does: the ranks leave, and the work goes on later."""
+"""A stack asks for its slots back, as Determined does: the ranks leave, and the work is resumed later."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ENOUGH = 5  # steps
 
 
 class Preempted(TorchrunSession):
-    """A rank whose launcher wants the slots back after some steps, tells rank 0 only, and goes on later."""
+    """A rank whose launcher wants the slots back after some steps, tells only rank 0, and resumes later."""
 
     def __init__(self, spec: RunSpec, out: Path, stop: StopSignal) -> None:
         super().__init__(spec, out, stop)

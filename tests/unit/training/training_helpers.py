@@ -40,12 +40,12 @@ def load(path: Path) -> dict[str, Any]:
 
 
 def events(out: Path) -> list[dict[str, Any]]:
-    """What a run told."""
+    """The events that a run reported."""
     return [json.loads(line) for line in (out / "progress.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 def free_port() -> int:
-    """A TCP port on loopback that nobody listens on."""
+    """A TCP port on loopback that nothing listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -53,6 +53,6 @@ def free_port() -> int:
 
 
 def as_rank(rank: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Call `function` as the rank that it is told to be; its value is the process's exit status."""
+    """Call `function` as this rank; its value is the process's exit code."""
     os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
     sys.exit(function(*arguments))

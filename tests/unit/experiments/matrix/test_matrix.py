@@ -51,7 +51,7 @@ def test_quick_is_what_the_issue_asks_for(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("description:", "descripton:", "line 3 is not valid: descripton: is not a setting there is."),
+        ("description:", "descripton:", "line 3 is not valid: descripton: is not a known setting."),
         ("workers: [1, 2]", "workers: [1, two]", "line 8 is not valid: work.workers: input should be"),
         ("  seed: [1]\n", "", "line 6: axes lacks seed"),
         ("axes:", "axis:", "axes: is missing"),

@@ -53,7 +53,7 @@ def test_a_record_fits_the_schema_and_comes_back_the_same(tmp_path: Path) -> Non
         ({"ranks": []}, "it has 0 of 2 ranks"),
         ({"run_id": "ddp-w2-e2-s1-00000000"}, "the specification makes it"),
         ({"work_digest": "0" * 64}, "work_digest is not that"),
-        ({"surprise": 1}, "surprise: is not a setting there is"),
+        ({"surprise": 1}, "surprise: is not a known setting"),
         ({"schema_version": 2}, "has schema version 2"),
         ({"started": "2026-11-21T11:45:00"}, "started: input should have timezone info"),
         ({"phases": {"forward": 40.0}}, "the phases must be queue"),
@@ -341,7 +341,7 @@ def test_a_rank_that_left_nothing_is_named_where_others_only_lost_it(tmp_path: P
     assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == said
     # Its connections may be lost together with what the ranks met at.
     (tmp_path / "rank-1.json").unlink()
-    content |= {"type": "PeerError", "message": "The process that the ranks met at has not answered for 4 s."}
+    content |= {"type": "PeerError", "message": "The rendezvous store has not answered for 4 s."}
     (tmp_path / "error-0.json").write_text(json.dumps(content))
     assert cause_of_failure(tmp_path, tmp_path / "none.log", 1).startswith(
         "Rank 1 ended without a word (killed"

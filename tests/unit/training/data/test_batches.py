@@ -1,4 +1,4 @@
-"""Who takes which reviews in which step."""
+"""Which rank takes which reviews in each step."""
 
 from __future__ import annotations
 

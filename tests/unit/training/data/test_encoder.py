@@ -1,4 +1,4 @@
-"""Pretrained encoders, made small here: any that transformers loads, by specification alone."""
+"""Pretrained encoders, small ones made here: any that transformers loads, by specification alone."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_an_encoder_in_a_folder_is_fine_tuned(
     prepared = prepare(data, made_up_sentences, tmp_path / "data", tmp_path)
     assert (prepared.path / "encoder" / "model.safetensors").exists()
     assert prepare(data, made_up_sentences, tmp_path / "data", tmp_path).digest == prepared.digest
-    # The folder that it came from is not needed any more.
+    # The folder that it came from is no longer needed.
     shutil.rmtree(tmp_path / "models")
     digests = []
     for again in (False, True):
@@ -129,7 +129,7 @@ def test_the_encoders_weights_are_where_training_starts(
             {},
             "does not match its model: the tokenizer has 23 entries, the model's embedding 10",
         ),
-        ({}, {"max_length": 64}, "takes 32 tokens at most, and max_length is 64: take a shorter one"),
+        ({}, {"max_length": 64}, "takes 32 tokens at most, but max_length is 64: use a shorter one"),
     ],
 )
 def test_an_encoder_whose_parts_do_not_fit(
@@ -179,6 +179,6 @@ def test_a_loss_that_is_no_number_ends_the_run_and_says_where(
     error = load(out / "error-0.json")
     assert error["type"] == "DivergedError"
     assert error["message"].startswith(
-        "The loss became nan in step 1 of epoch 1 (learning rate 0): take a lower"
+        "The loss became nan in step 1 of epoch 1 (learning rate 0): use a lower"
     )
     assert not (out / "result.json").exists()

@@ -1,4 +1,4 @@
-"""Tokens that a run makes itself are those that were prepared before, or the run ends with a sentence."""
+"""Tokens that a run makes itself equal the prepared ones, or the run fails with one clear sentence."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SPLITS = ("train.arrow", "validation.arrow")
 
 @pytest.fixture(autouse=True)
 def own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the tokenizer is told about threads is forgotten after each test."""
+    """Undo the tokenizer's thread settings after each test."""
     for name in ("TOKENIZERS_PARALLELISM", "RAYON_NUM_THREADS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
@@ -54,7 +54,7 @@ sys.exit(status)
 
 
 def tokenise(spec: Path, data: Path, out: Path) -> subprocess.CompletedProcess[str]:
-    """The command, in a process of its own: it sets how many threads the tokenizer has."""
+    """The command, in a process of its own, because it sets the tokenizer's number of threads."""
     arguments = ["--spec", str(spec), "--data", str(data), "--out", str(out)]
     return subprocess.run([sys.executable, "-c", COMMAND, *arguments], capture_output=True, text=True)
 
@@ -86,7 +86,7 @@ def test_ranks_read_what_the_run_made_and_end_with_the_same_weights(
     usual, _ = run(run_spec(prepared, data_spec(), workers=workers), prepared.path)
     spec, out = spec_of(prepared, workers=workers), tmp_path / "in-run"
     tokenise_alone(spec, prepared.path, out, 0.0)
-    # Without the prepared tokens, so that these can't be what is read.
+    # Without the prepared tokens, so the ranks can't read those.
     bare = shutil.copytree(prepared.path, tmp_path / "bare")
     for name in SPLITS:
         (bare / name).unlink()
@@ -98,7 +98,7 @@ def test_ranks_read_what_the_run_made_and_end_with_the_same_weights(
 
 def test_parts_in_any_order_are_put_in_theirs(datasets: Datasets, tmp_path: Path) -> None:
     prepared = datasets(data_spec())
-    # The first part ends among the reviews to validate with (37 of 48 are to train with), some are empty.
+    # The first part runs into the validation reviews (37 of the 48 are for training), and one part is empty.
     parts = table(prepared, range(30, 41), range(0), range(41, 48), range(30))
     prepare_in_run(spec_of(prepared), prepared.path, tmp_path, "tasks", 1.0, lambda: parts)
     for name in SPLITS:
@@ -123,7 +123,7 @@ def test_what_differs_from_what_was_prepared_is_refused(datasets: Datasets, tmp_
         with pytest.raises(DataError, match=said) as raised:
             prepare_in_run(spec_of(prepared), prepared.path, tmp_path, "x", 1.0, tokenise_so)
         text = str(raised.value)
-        assert "\n" not in text and "is not what was prepared of them before" in text
+        assert "\n" not in text and "differ from the prepared ones" in text
         assert not (tmp_path / NOTE).exists()
 
 

@@ -94,7 +94,7 @@ def test_the_vocabulary_knows_nothing_of_the_validation_split() -> None:
     assert tokenizer.encode("cc").tokens[1] == "[UNK]"
     assert tokenizer.encode("aa").tokens[:3] == ["[CLS]", "aa", "[SEP]"]
     assert [tokenizer.token_to_id(name) for name in ("[PAD]", "[UNK]", "[CLS]", "[SEP]")] == [0, 1, 2, 3]
-    assert tokenizer.encode("##a").tokens[1] != "##a"  # an inner piece is no word
+    assert tokenizer.encode("##a").tokens[1] != "##a"  # an inner piece is not a word
 
 
 def test_ids_masks_and_labels_are_those_of_the_tokenizer(datasets: Datasets, made_up_sentences: Path) -> None:

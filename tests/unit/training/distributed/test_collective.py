@@ -1,4 +1,4 @@
-"""The communication hook: what DDP does anyway, bit for bit."""
+"""The communication hook: bit for bit what DDP does by itself."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def steps(replica: torch.nn.Module, rank: int) -> None:
 
 def network() -> torch.nn.Module:
     torch.manual_seed(1)
-    # Over 1 MB: DDP's first bucket ends there, so that there are several.
+    # Over 1 MB, where DDP's first bucket ends, so that there are several.
     return torch.nn.Sequential(torch.nn.Linear(300, 1000), torch.nn.Tanh(), torch.nn.Linear(1000, 100))
 
 
@@ -71,7 +71,7 @@ def compare_rounded(out: Path) -> None:
     join(session)
     theirs, ours, exact = network(), network(), network()
     replica = DistributedDataParallel(theirs)
-    # By its own name, DDP would take PyTorch's hook on GPUs only.
+    # Wrapped: DDP recognises PyTorch's own hook by its name, and refuses it without GPUs.
     replica.register_comm_hook(None, lambda group, bucket: bf16_compress_hook(group, bucket))
     steps(replica, session.rank)
     phases = Phases()

@@ -1,4 +1,4 @@
-"""The interface that ranks talk over is the one with the inventory's address, whatever it is called."""
+"""Ranks communicate over the interface with the inventory's address, whatever it is called."""
 
 from __future__ import annotations
 
@@ -19,4 +19,4 @@ def test_what_leads_to_the_meeting_place_is_taken(monkeypatch: pytest.MonkeyPatc
     assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
     assert os.environ["NCCL_IB_DISABLE"] == "1"
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "=ib0")
-    assert network.choose_interface() == "=ib0"  # what somebody set stays
+    assert network.choose_interface() == "=ib0"  # a setting of the user's is kept

@@ -26,7 +26,7 @@ from training.spec import Conditions, RunSpec
 
 @contextmanager
 def master(*answers: list[dict[str, Any]]) -> Iterator[str]:
-    """A web page that answers with one list of applications after the other, the last one for ever."""
+    """A web page that answers with one list of applications after another, and keeps repeating the last."""
     left = list(answers)
 
     class Page(BaseHTTPRequestHandler):
@@ -63,7 +63,7 @@ def test_an_application_that_never_comes(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(spark, "PATIENCE", 0.2)
     with (
         master([]) as page,
-        pytest.raises(TimeoutError, match="No application mine came to the Spark master"),
+        pytest.raises(TimeoutError, match="No application mine registered with the Spark master"),
     ):
         spark.watch_queue(page, "mine").result(timeout=10)
 
@@ -73,14 +73,14 @@ def test_an_application_that_gets_no_executor(monkeypatch: pytest.MonkeyPatch) -
     waiting = application("mine", "WAITING", time.time())
     with master(*[[waiting]] * 20) as page, pytest.raises(TimeoutError, match="Spark gave mine no executor"):
         spark.watch_queue(page, "mine").result(timeout=10)
-    # One that waits for another user's whole run has the time that it was given.
+    # A longer limit lets it wait for another user's whole run.
     running = application("mine", "RUNNING", time.time())
     with master(*[[waiting]] * 5, [running]) as page:
         assert spark.watch_queue(page, "mine", limit=60.0).result(timeout=10) >= 0.2
 
 
 class MadeUpContext:
-    """As much of a SparkContext as `Start` asks: a stage, and how many of its two tasks run, look by look."""
+    """As much of a SparkContext as `Start` uses: a stage, and how many of its two tasks run at each look."""
 
     def __init__(self, *running: int) -> None:
         self.running, self.cancelled = list(running), threading.Event()
@@ -105,7 +105,7 @@ def test_a_stage_whose_tasks_never_all_start_is_given_up(monkeypatch: pytest.Mon
     context = MadeUpContext(0, 1, 0)
     start = spark.Start(context)  # type: ignore[arg-type]
     assert context.cancelled.wait(10) and start.given_up
-    # One that starts late is left alone, whatever becomes of it then.
+    # A stage that starts late is left alone, whatever happens to it then.
     context = MadeUpContext(0, 1, 2, 0)
     start = spark.Start(context)  # type: ignore[arg-type]
     assert not context.cancelled.wait(1) and not start.given_up
@@ -128,7 +128,7 @@ def test_a_rank_uses_the_code_that_was_shipped(tmp_path: Path, monkeypatch: pyte
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     assert (tmp_path / "seen").read_text() == "s d"
-    with pytest.raises(FileNotFoundError, match=r"did not bring absent.zip .* submit it with --py-files"):
+    with pytest.raises(FileNotFoundError, match=r"did not ship absent.zip .* submit it with --py-files"):
         spark.train_rank("absent.zip", "s", "d", "o")
 
 
@@ -142,9 +142,9 @@ def end_if_failed(status):
 """
 
 
-@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, and here is none")
+@pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java, which is not installed")
 def test_a_spark_job_makes_the_tokens_of_a_run(datasets: Datasets, tmp_path: Path) -> None:
-    """A real job, if on this machine alone: two tasks in Python workers, each with its part of the rows."""
+    """A real job, though on this machine alone: two tasks in Python workers, each with a part of the rows."""
     prepared = datasets(data_spec())
     usual = run_spec(prepared, data_spec(), workers=2)
     text = usual.model_copy(update={"conditions": Conditions(tokenizing="in_run")}).model_dump_json()
@@ -152,7 +152,7 @@ def test_a_spark_job_makes_the_tokens_of_a_run(datasets: Datasets, tmp_path: Pat
     with (damaged / "validation.texts.arrow").open("ab") as file:
         file.write(b"x")
     arguments = (text, [prepared.path, damaged], tmp_path)
-    # In a process of its own: what other tests fork must not have a JVM's gateway.
+    # In a process of its own: other tests must not fork the gateway to the JVM.
     process = multiprocessing.get_context("spawn").Process(target=spark_jobs, args=arguments)
     process.start()
     process.join(180)
@@ -169,7 +169,7 @@ def test_a_spark_job_makes_the_tokens_of_a_run(datasets: Datasets, tmp_path: Pat
 
 
 def spark_jobs(text: str, folders: list[Path], out: Path) -> None:
-    """Have each data set's texts tokenised by Spark; what is said of one that can't be is kept beside."""
+    """Have Spark tokenise each data set's texts; the error about one that can't be used goes to a file."""
     from pyspark.sql import SparkSession
 
     from training.errors import DataError

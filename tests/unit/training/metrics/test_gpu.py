@@ -1,4 +1,4 @@
-"""What is sampled of a GPU, on a stand-in for one: its sums, and that training goes on when it fails."""
+"""Samples of a stand-in for a GPU: their summary, and that training continues when sampling fails."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from training.metrics import gpu
 
 
 class GpuStandIn:
-    """A GPU that gives prepared answers, one after the other, the last one for ever."""
+    """A GPU that gives prepared answers, one after the other, and is lost when they run out."""
 
     def __init__(self, samples: list[gpu.Sample], energy: list[float | None]) -> None:
         self.samples, self.energy = samples, energy
@@ -59,11 +59,11 @@ def test_a_sampler_keeps_every_look(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     sampler = gpu.Sampler(device, tmp_path, 1)
     while device.samples:
         time.sleep(0.01)
-    time.sleep(0.1)  # and then the GPU is lost
+    time.sleep(0.1)  # then the GPU is lost
     told = gpu.stop_sampling(sampler)
     assert told is not None
     assert (told["name"], told["samples"], told["energy_j"]) == ("stand-in", 3, 250.0)
-    assert told["trouble"] == "Sampling ended after 3 looks: RuntimeError: GPU is lost"
+    assert told["trouble"] == "Sampling ended after 3 samples: RuntimeError: GPU is lost"
     lines = (tmp_path / "gpu-1.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["time"] for line in lines] == [0, 1, 2]
 
@@ -113,5 +113,5 @@ def test_nvmls_units_and_reasons_are_read_rightly() -> None:
     seen = device.sample()
     assert (seen.utilisation_percent, seen.memory_mb, seen.temperature_c) == (97, 3.0, 83)
     assert (seen.sm_clock_mhz, seen.power_w) == (1708, 119.5)
-    assert seen.throttled == ("power cap", "hardware thermal slowdown")  # idle is none
+    assert seen.throttled == ("power cap", "hardware thermal slowdown")  # idle does not count
     assert device.energy_j() is None

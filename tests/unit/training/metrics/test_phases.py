@@ -1,4 +1,4 @@
-"""The stopwatch: always in one phase, so that the phases add up."""
+"""The stopwatch: always in one phase, so the phases add up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from training.spec import PHASES
 
 
 class SteppingClock:
-    """A clock that is read out of a list."""
+    """A clock that takes its readings from a list."""
 
     def __init__(self, *readings: int) -> None:
         self._readings = iter(readings)
@@ -59,7 +59,7 @@ def test_a_mark_costs_microseconds() -> None:
     for _ in range(10_000):
         phases.begin("forward")
     phases.settle()
-    # Six marks a step: even at 50 us each that is 0.3 ms, of steps that take over 100.
+    # Six marks a step: even at 50 us each that is 0.3 ms, in steps that take over 100 ms.
     assert (time.perf_counter() - started) / 10_000 < 50e-6
 
 

@@ -1,4 +1,4 @@
-"""What a rank used while it trained: real processes, a real network namespace, made-up energy counters."""
+"""What a rank uses while it trains: real processes, a real network namespace, made-up energy counters."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[4]
 
 
 def burn(seconds: float) -> None:
-    """Take so much of this thread's processor time."""
+    """Use this much of this thread's processor time."""
     until = time.thread_time() + seconds
     while time.thread_time() < until:
         pass
@@ -55,7 +55,7 @@ def test_processor_time_is_the_processs_own_and_of_all_its_threads() -> None:
     subprocess.run([sys.executable, "-c", "sum(range(10**7))"], check=True)
     used = meter.stop()
     spent = used["cpu"]["user_s"] + used["cpu"]["system_s"]
-    assert spent > 0.35  # 0.3 of the threads, and the child's
+    assert spent > 0.35  # 0.3 from the threads, plus the child's
     assert spent < used["seconds"] * 2 + 0.1
     idle = Meter()
     time.sleep(0.3)
@@ -106,7 +106,7 @@ def test_what_is_written_to_a_disk_is_counted(tmp_path: Path) -> None:
     assert written == 0 if mounts[nearest] == "tmpfs" else written >= 1 << 20
 
 
-# In a network namespace of its own, whose one way out ends in a second one: a rank that sends a known amount.
+# A rank that sends a known amount, in a network namespace whose only way out leads to a second one.
 SENDS = """
 import json, os, socket, subprocess, sys, time
 def ip(*words): subprocess.run(["ip", *words], check=True)
@@ -154,13 +154,13 @@ def test_bytes_are_counted_by_interface_of_the_ranks_own_namespace() -> None:
     assert told["arrived"] == 4_000_000
     assert list(network["interfaces"]) == ["gradients0"] and way["interface"] == "gradients0"
     traffic = network["interfaces"]["gradients0"]
-    # Ethernet's, IP's and TCP's heads come on top, and acknowledgements the other way.
+    # Plus the headers of Ethernet, IP and TCP, and acknowledgements the other way.
     assert 4_000_000 < traffic["sent_bytes"] < 4_000_000 * 1.1
     assert 0 < traffic["received_bytes"] < 400_000
     assert network["namespace"] == told["own"] != Path("/proc/self/ns/net").readlink().name
 
 
-# As a node with a container engine has it.
+# As on a node with a container engine.
 NET_DEV = """\
 Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
@@ -185,7 +185,7 @@ def test_interfaces_that_come_go_or_are_made_anew(tmp_path: Path, monkeypatch: p
         "eth0": {"sent_bytes": 100, "received_bytes": 0},
         "veth1234567": {"sent_bytes": 0, "received_bytes": 0},
     }
-    assert spent["trouble"] == "Not counted, for it was made anew meanwhile: veth40073de."
+    assert spent["trouble"] == "Not counted because it was recreated meanwhile: veth40073de."
 
 
 def test_without_others_or_over_loopback_no_way_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,9 +226,9 @@ def test_energy_that_may_have_gone_round_twice_is_not_told(tmp_path: Path) -> No
     zone(tmp_path, "intel-rapl:0", "package-0", 0)
     before, after = energy.read_packages(tmp_path), energy.read_packages(tmp_path)
     assert energy.spent_j(before, after, 2_000.0) == 0.0
-    with pytest.raises(energy.EnergyError, match="may have begun again more than once: it holds 262143 J"):
+    with pytest.raises(energy.EnergyError, match="may have wrapped around more than once: it holds 262143 J"):
         energy.spent_j(before, after, 2_600.0)
-    (tmp_path / "intel-rapl:0/enabled").write_text("0\n")  # a limit that nobody keeps to
+    (tmp_path / "intel-rapl:0/enabled").write_text("0\n")  # a limit that is not enforced
     unlimited = energy.read_packages(tmp_path)
     with pytest.raises(energy.EnergyError, match="may draw 1000 W"):
         energy.spent_j(before, unlimited, 250.0)
@@ -245,7 +245,7 @@ def test_energy_that_is_not_shown_or_makes_no_sense_is_lacking_with_its_reason(t
 
 def test_energy_that_only_root_may_read() -> None:
     user = os.geteuid()
-    with tempfile.TemporaryDirectory() as folder:  # pytest's own would be shut to another user
+    with tempfile.TemporaryDirectory() as folder:  # another user can't enter pytest's own
         Path(folder).chmod(0o755)
         path = zone(Path(folder), "intel-rapl:0", "package-0", 0)
         (path / "energy_uj").chmod(0)
@@ -256,7 +256,7 @@ def test_energy_that_only_root_may_read() -> None:
                 energy.read_packages(Path(folder))
         finally:
             os.seteuid(user)
-    assert str(raised.value).startswith(f"{path / 'energy_uj'} may not be read by the user of the training")
+    assert str(raised.value).startswith(f"{path / 'energy_uj'} can't be read by the user of the training")
 
 
 def test_what_fails_to_be_read_fails_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +271,7 @@ def test_what_fails_to_be_read_fails_nothing_else(monkeypatch: pytest.MonkeyPatc
 
 
 def test_reading_takes_no_time_to_speak_of() -> None:
-    Meter().stop()  # the library is loaded with the first
+    Meter().stop()  # the first one loads the library
     began = time.process_time()
     for _ in range(10):
         Meter().stop()

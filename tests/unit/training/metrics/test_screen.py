@@ -33,7 +33,7 @@ def show(stream: io.StringIO) -> str:
 def test_lines_where_nobody_looks_at_a_terminal() -> None:
     assert show(io.StringIO()).splitlines() == [
         "a model, 1,234,567 parameters; some data; 2 ranks, 3 epochs of 9 steps",
-        "going on from the checkpoint after step 2",
+        "resuming from the checkpoint after step 2",
         "epoch 1 of 3, step 3 of 9: loss 0.5000, 123 reviews/s",
         "epoch 1 of 3: loss 0.6250, validation accuracy 0.7500, 4.0 s",
         "It is damaged.",
