@@ -72,7 +72,7 @@ def test_a_search_is_submitted_around_a_run(testbed: Testbed) -> None:
     record = next(path for path in (testbed.root / "results").glob(pattern))
     done = testbed.playbook("search", "-e", json.dumps({"search_record": str(record)}))
     assert re.search(r"Created experiment \d+", done.output)
-    # The stand-in starts the trial in its container, but tells it nothing of a cluster: the launcher says so and ends.
+    # The stand-in tells a trial nothing of a cluster: the launcher says so and ends.
     wait_for("the trial ends", lambda: states(testbed)[-1] == "ERROR", 60)
     log = testbed.node("master", f"{DET} trial logs {len(states(testbed))}").output
     assert "A search needs a Determined cluster" in log
