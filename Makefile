@@ -36,7 +36,7 @@ testbed: ## make three nodes on this machine (TESTBED=name TESTBED_PREFIX=198.18
 testbed-down: ## remove the testbed except for its caches
 	@$(call in,controller) ansible-playbook playbooks/testbed_down.yml $(ARGS)
 
-provision: ## set up the cluster of the inventory (determined_packages=DIR if Determined's release page can't be reached)
+provision: ## set up the cluster of the inventory (determined_packages=DIR takes its packages from there)
 	@$(call in,controller) ansible-playbook playbooks/provision.yml $(if $(determined_packages),-e '{"determined_packages": "$(determined_packages)"}') $(ARGS)
 
 verify: ## prove the state of the nodes (testinfra); the results are kept in results/verify as JUnit XML
