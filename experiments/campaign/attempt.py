@@ -1,4 +1,4 @@
-"""One attempt at a run: its folder, what lies in it, and whether its controller is still there."""
+"""One attempt at a run: its folder, its files, and whether its controller is still alive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.records.record import RECORD, ConcurrentStart, Record, read_rec
 from experiments.util.files import json_text, write_whole
 from experiments.util.processes import is_alive, self_identity
 
-OUTPUTS: Final = "outputs"  # of an attempt: everything that was brought home
+OUTPUTS: Final = "outputs"  # everything that was fetched from the cluster
 VARIABLES: Final = "vars.json"
 ANSIBLE_LOG: Final = "ansible.log"
 STARTED: Final = "started.json"
@@ -31,12 +31,12 @@ class Attempt:
 
     @property
     def recorded(self) -> bool:
-        """Whether it has its record: without one, the controller ended in the middle."""
+        """Whether it has a record. Without one it is still running, or its controller died."""
         return (self.folder / RECORD).exists()
 
     @property
     def outputs(self) -> Path:
-        """Where run.yml puts what it brings home."""
+        """Where run.yml puts what it fetches."""
         return self.folder / OUTPUTS
 
     @property
@@ -51,7 +51,7 @@ class Attempt:
 
     @property
     def live(self) -> Path:
-        """The run's events as they arrived; there is no file if none did."""
+        """The run's events as they arrived; the file is missing if none did."""
         return self.folder / LIVE
 
     def begin(self, moment: datetime, together: ConcurrentStart | None = None) -> None:
@@ -63,7 +63,7 @@ class Attempt:
 
     @property
     def started(self) -> datetime:
-        """When it started; if its note is missing, when its folder was made."""
+        """When it started, or when its folder was made if its note is missing."""
         try:
             return datetime.fromisoformat(self._note()["started"])
         except (OSError, ValueError, KeyError, TypeError):
@@ -79,7 +79,7 @@ class Attempt:
 
     @property
     def abandoned(self) -> bool:
-        """Whether its controller has ended without a record of it."""
+        """Whether its controller ended without recording it."""
         return not self.recorded and self.controller_gone
 
     @property

@@ -1,4 +1,4 @@
-"""A campaign: one matrix, one code, one cluster. It is resumed only while all of that is the same."""
+"""A campaign: one matrix, one version of the code, one cluster; resumed only while all three are the same."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from training.spec import explain
 
 FILE: Final = "campaign.json"
 ARCHIVE: Final = "training.zip"
-PLOTS: Final = "plots"  # of a campaign: what the report draws
+PLOTS: Final = "plots"  # what the report draws
 
 
 class CampaignFile(BaseModel):
@@ -48,7 +48,7 @@ class CampaignFile(BaseModel):
     stacks_missing: dict[str, str]
     environment: Environment
     dataset: dict[str, Any]  # dataset.json
-    references: list[Reference] = Field(default_factory=list)  # of its beginning; no part of its identity
+    references: list[Reference] = Field(default_factory=list)  # at its start; not part of its identity
 
     @property
     def measured(self) -> list[PlannedRun]:
@@ -77,7 +77,7 @@ class Campaign:
         """The records of a run, oldest first.
 
         Raises:
-            UserError: one is damaged, or lies in a folder that is not its own.
+            UserError: a record is damaged, or lies in the wrong folder.
         """
         records = []
         for attempt in self.attempts(run_id):
@@ -87,8 +87,8 @@ class Campaign:
             path = attempt.folder / RECORD
             if (record.run_id, record.attempt, record.campaign) != (run_id, attempt.number, self.file.name):
                 raise UserError(
-                    f"The record {path} is in the wrong place: it is of {record.campaign}, {record.run_id}, "
-                    f"attempt {record.attempt:02d}."
+                    f"The record {path} is in the wrong place: it belongs to {record.campaign}, "
+                    f"{record.run_id}, attempt {record.attempt:02d}."
                 )
             records.append(record)
         return records
@@ -116,7 +116,7 @@ class Campaign:
 
 
 def environment_of(cluster: Cluster, git: Git) -> Environment:
-    """What a record keeps of the cluster. The command that reaches it stays out: it names keys and users."""
+    """What a record keeps of the cluster: not the command that reaches it, which names keys and users."""
     return Environment(
         inventory=cluster.inventory,
         nodes=cluster.nodes,
@@ -134,26 +134,26 @@ def environment_of(cluster: Cluster, git: Git) -> Environment:
 
 
 def campaigns(results: Path) -> list[Path]:
-    """The folders of a matrix's campaigns, oldest first; those that are not named as one are no campaigns."""
+    """The folders of a matrix's campaigns, oldest first; folders not named like a campaign are ignored."""
     found = (path.parent for path in results.glob(f"[0-9]*/{FILE}"))
     return sorted(folder for folder in found if is_campaign_name(folder.name))
 
 
 def open_campaign(folder: Path) -> Campaign:
-    """The campaign in `folder`, with the description and the ladders that its matrix has had since.
+    """The campaign in `folder`, with its matrix's newest description and ladders.
 
     Raises:
-        UserError: there is none, or its file is damaged.
+        UserError: it is not a campaign, or its file is damaged.
     """
     path = folder / FILE
     try:
         file = CampaignFile.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise UserError(f"{folder} is no campaign: {FILE} can't be read ({error.strerror}).") from error
+        raise UserError(f"{folder} is not a campaign: {FILE} can't be read ({error.strerror}).") from error
     except ValidationError as error:
         raise UserError(
             explain(error, str(path))
-            + f" Move {folder} away, or take it from a backup; nothing of it was changed."
+            + f" Move {folder} away, or restore it from a backup; nothing in it was changed."
         ) from error
     newest = read_presentation(folder)
     if newest is not None:
@@ -170,7 +170,7 @@ def create_campaign(
     prepared: PreparedCluster,
     git: Git,
 ) -> Campaign:
-    """A new campaign's folder, whole: made beside, then renamed."""
+    """Makes a new campaign's folder atomically: under another name, then renamed."""
     started, presentation = _free_second(results), presentation_of(matrix)
     file = CampaignFile(
         matrix=matrix.name,
@@ -202,7 +202,7 @@ def create_campaign(
 
 
 def _free_second(results: Path) -> datetime:
-    """The next second that no campaign is named by."""
+    """The next second that no campaign is named after."""
     moment = utc_now()
     while (results / campaign_name(moment)).exists():
         time.sleep(0.05)

@@ -1,6 +1,6 @@
 """The code archive: the training package as one zip whose digest says which code a run used.
 
-Launchers of stacks outside of the checkout are in it, as if they lay among the checkout's own.
+It also holds the launchers of stacks outside the checkout, beside the checkout's own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.util.errors import UserError
 from experiments.util.files import file_sha256
 from training.util.digest import code_digest
 
-#: Files of a role that only say something of it: to reports, to those who clear up or verify, to readers.
+#: Files that only describe a role, for reports, cleaning up, verifying, and readers.
 DESCRIBING = {declarations.FILE, stack_facts.FILE, Path("README.md")}
 
 
@@ -35,7 +35,7 @@ def build_archive(package: Path, launchers: Sequence[Path] = ()) -> bytes:
 
     Args:
         package: the folder.
-        launchers: files that are put among the package's own launchers.
+        launchers: files to put beside the package's own launchers.
 
     Raises:
         UserError: there is no such package.
@@ -50,22 +50,22 @@ def build_archive(package: Path, launchers: Sequence[Path] = ()) -> bytes:
             f"There is no Python code in {package}: the training code is missing from this checkout."
         )
     buffer = io.BytesIO()
-    # Stored, with one fixed date: neither a compressor's version nor a checkout's times may change it.
+    # Uncompressed and with a fixed date: neither zlib's version nor the files' times may change the digest.
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
         named = [(path.relative_to(package).as_posix(), path) for path in files]
         for name, path in sorted([*named, *((f"launchers/{path.name}", path) for path in launchers)]):
             entry = zipfile.ZipInfo(f"{package.name}/{name}", date_time=(1980, 1, 1, 0, 0, 0))
-            entry.create_system = 3  # Unix, also where it is built elsewhere
+            entry.create_system = 3  # Unix, wherever it is built
             entry.external_attr = 0o100644 << 16
             archive.writestr(entry, path.read_bytes())
     return buffer.getvalue()
 
 
 def source_digest(archive: Path) -> str:
-    """The digest of the code in an archive as the ranks that run it see it.
+    """The digest of an archive's code as the ranks compute it.
 
     Raises:
-        UserError: it is not there, or is no archive.
+        UserError: the file is missing, or not an archive.
     """
     try:
         return code_digest(zipfile.Path(archive, "training/"))
@@ -74,11 +74,10 @@ def source_digest(archive: Path) -> str:
 
 
 def launching_digest(root: Path, stacks: Sequence[str]) -> str:
-    """SHA-256 of all in the repository that launches runs of `stacks`: changed, they are other runs.
+    """SHA-256 of everything in the repository that launches runs of `stacks`, for a campaign's identity.
 
-    What a role says of itself (meta/facts.yml, meta/stack.yml, README.md) launches nothing. Nor does what
-    Python and editors leave beside its files: compiled plugins, which differ in every checkout, hidden files,
-    backups.
+    It leaves out what only describes a role (meta/facts.yml, meta/stack.yml, README.md), and what Python and
+    editors leave behind: compiled plugins, which differ in every checkout, hidden files, backups.
     """
     roles = [role_of(name, root) for name in sorted({*stacks, "runs"})]
     files = [

@@ -1,4 +1,4 @@
-"""Runs that start at the same moment: users of one cluster, or side by side to save time.
+"""Runs that start at the same moment: as users of one cluster, or side by side to save time.
 
 Users are runs that differ only in their seed; the matrix says which seeds (`together`). They count only as a
 whole: if one of them is not ok, all are run again.
@@ -14,15 +14,15 @@ from typing import Final, Literal
 from experiments.campaign.plan import PlannedRun
 from experiments.records.record import ConcurrentStart, Record
 
-WAITS_S: Final = 24 * 3600  # a user waits for another one's whole run, however long it is
+WAITS_S: Final = 24 * 3600  # a user may have to wait for another's whole run, however long
 
 
 @dataclass(frozen=True)
 class Group:
-    """Runs that start at the same moment; mostly one, alone."""
+    """Runs that start at the same moment; usually only one."""
 
     runs: list[PlannedRun]
-    why: Literal["side by side", "users"] | None = None  # None: it is alone
+    why: Literal["side by side", "users"] | None = None  # None: a single run
 
     @property
     def name(self) -> str:
@@ -30,18 +30,18 @@ class Group:
         return " and ".join(run.run_id for run in self.runs)
 
     def start(self, place: int, begun: datetime) -> ConcurrentStart | None:
-        """What the record of its run number `place` says of it."""
+        """What the record of run number `place` says about the group."""
         if self.why is None:
             return None
         ids = [run.run_id for run in self.runs]
         return ConcurrentStart(why=self.why, runs=ids, place=place, begun=begun)
 
     def variables(self, place: int) -> dict[str, bool | int]:
-        """What run.yml is told of its run number `place`."""
+        """The variables that run.yml gets for run number `place`."""
         if self.why is None:
             return {}
         variables: dict[str, bool | int] = {"run_beside": True, "run_place": place}
-        # Users choose their nodes without a word to one another, and wait for as long as it takes.
+        # Users choose their nodes independently, and wait as long as it takes.
         return variables | ({"run_waits_s": WAITS_S} if self.why == "users" else {"run_first_worker": place})
 
 
@@ -52,7 +52,7 @@ def groups_of(order: Iterable[PlannedRun], workers: int, *, side_by_side: bool) 
         order: the runs, in their order.
         workers: of the cluster.
         side_by_side: runs of one worker, of the same block and stack, start together, as many as there are
-            workers. Never two stacks, whose schedulers know nothing of one another; never warm-ups.
+            workers. Never two stacks, because their schedulers don't know of one another; never warm-ups.
     """
     found: list[tuple[tuple[object, ...], int, list[PlannedRun]]] = []
     for run in order:
@@ -69,7 +69,7 @@ def groups_of(order: Iterable[PlannedRun], workers: int, *, side_by_side: bool) 
 
 
 def _group_key(run: PlannedRun, workers: int, side_by_side: bool) -> tuple[tuple[object, ...], int]:
-    """What a run has in common with those it may start with, and how many these may be."""
+    """What runs that may start together have in common, and how many of them may."""
     if run.together:
         return tuple(run.together), len(run.together)
     if side_by_side and not run.warm_up and run.specification.work.workers == 1:
@@ -78,18 +78,18 @@ def _group_key(run: PlannedRun, workers: int, side_by_side: bool) -> tuple[tuple
 
 
 def through_first_measured(groups: Sequence[Group]) -> Sequence[Group]:
-    """The groups up to the first that is measured: without it, a warm-up is useless."""
+    """The groups through the first measured one: a warm-up without it is useless."""
     at = next((at for at, group in enumerate(groups) if not group.runs[0].warm_up), len(groups) - 1)
     return groups[: at + 1]
 
 
 def why_not_side_by_side(groups: Sequence[Group], workers: int) -> str | None:
-    """Why nothing runs side by side though it was asked for, in a sentence; None if something does."""
+    """Why nothing runs side by side although requested, in one sentence; None if something does."""
     if any(group.why == "side by side" for group in groups):
         return None
     if workers == 1:
         return "Nothing runs side by side: the cluster has one worker."
-    return "Nothing runs side by side: no block has two runs of one worker on the same stack left."
+    return "Nothing runs side by side: no block has two single-worker runs of one stack left."
 
 
 def whole_groups(plan: Sequence[PlannedRun], runs: Sequence[PlannedRun]) -> list[PlannedRun]:
@@ -99,11 +99,11 @@ def whole_groups(plan: Sequence[PlannedRun], runs: Sequence[PlannedRun]) -> list
 
 
 def same_occasion(records: Sequence[Record | None]) -> bool:
-    """Whether all these records are there, and their runs started at the same moment."""
+    """Whether all these records exist, and their runs started at the same moment."""
     return same_moment([record.together if record else None for record in records])
 
 
 def same_moment(notes: Sequence[ConcurrentStart | None]) -> bool:
-    """Whether all of these, of one attempt each, tell of the same start."""
+    """Whether all these notes, one from each attempt, are of the same start."""
     moments = {note.begun if note else None for note in notes}
     return len(moments) == 1 and None not in moments

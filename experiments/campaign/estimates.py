@@ -14,10 +14,10 @@ from training.spec import RunSpec
 
 
 class Estimates:
-    """What is known of how long runs took."""
+    """How long earlier runs took."""
 
     def __init__(self, results: Path) -> None:
-        """Read every campaign in `results`; one that is damaged tells nothing here, and `check` names it."""
+        """Reads every campaign in `results`; skips damaged ones, which `check` names."""
         self._seconds: dict[str, list[float]] = defaultdict(list)
         for folder in [folder for matrix in sorted(results.glob("*")) for folder in campaigns(matrix)]:
             try:
@@ -30,8 +30,8 @@ class Estimates:
                 continue
 
     def add(self, record: Record) -> None:
-        """Learn from one more record."""
-        # One that was not alone tells nothing of how long it takes alone.
+        """Learns from one more record."""
+        # A run that was not alone does not show how long it takes alone.
         if record.ok and record.total_s is not None and record.together is None:
             self._seconds[_key(record.specification)].append(record.total_s)
 
@@ -41,7 +41,7 @@ class Estimates:
         return fmean(seconds) if seconds else None
 
     def of_all(self, specifications: Iterable[RunSpec]) -> tuple[float, int]:
-        """The sum over those that were made before, and how many were not."""
+        """The sum over the runs that were made before, and how many were not."""
         known = [self.of(specification) for specification in specifications]
         return sum(each for each in known if each is not None), sum(each is None for each in known)
 

@@ -1,4 +1,4 @@
-"""What a campaign is made of: runs belong together only while all of that is the same."""
+"""A campaign's identity: runs belong together only while all of it is the same."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.spec import Sha256
 
 
 class Identity(BaseModel):
-    """What must be the same for runs to belong together."""
+    """Everything that must be the same for runs to belong together."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -27,10 +27,10 @@ class Identity(BaseModel):
     image: str | None
     dataset: Sha256
     hardware: dict[str, str]
-    workers: list[str]  # in the order in which ranks get them
-    settings: dict[str, Sha256]  # digest of what the inventory sets, for each stack
-    stacks: list[str]  # those that the cluster has
-    runs: list[str]  # the ids: pinning, link, device and slots of the cluster are in them
+    workers: list[str]  # in the order in which runs take them
+    settings: dict[str, Sha256]  # digest of the inventory's settings, for each stack
+    stacks: list[str]  # those on the cluster
+    runs: list[str]  # run ids, which depend on the cluster's pinning, link, device and slots
 
     def differences(self, other: Identity) -> list[str]:
         """What is different in `other`, in words."""
@@ -43,13 +43,13 @@ class Identity(BaseModel):
             "dataset": "the data set",
             "hardware": "the nodes",
             "workers": "the order of the workers",
-            "settings": "what the inventory sets of the stacks",
+            "settings": "the inventory's settings for the stacks",
             "stacks": "the stacks on the cluster",
             "runs": "the conditions on the cluster",
         }
         changed = [name for name in words if getattr(self, name) != getattr(other, name)]
         if len(changed) > 1 and ({"matrix", "dataset"} & set(changed)):
-            # Then the ids differ anyway, and say nothing more.
+            # Then the run ids differ anyway, and naming them adds nothing.
             changed = [name for name in changed if name != "runs"]
         return [words[name] for name in changed]
 
@@ -57,7 +57,7 @@ class Identity(BaseModel):
 def identity_of(
     root: Path, matrix: Matrix, prepared: PreparedCluster, code_digest: str, plan: list[PlannedRun]
 ) -> Identity:
-    """What a campaign of `matrix` would be made of, with the repository and the cluster as they are."""
+    """The identity of a campaign of `matrix`, with the repository and the cluster as they are now."""
     cluster = prepared.cluster
     return Identity(
         matrix=matrix.content(),
@@ -75,16 +75,16 @@ def identity_of(
 
 
 def refuse_changed_launching(root: Path, identity: Identity, name: str) -> None:
-    """Refuses to start the runs of that name if they would be launched otherwise than the campaign's.
+    """Refuses to start the runs `name` if they would be launched differently from the campaign's other runs.
 
-    Playbook and roles are read from the checkout for every run, and no record says which they were.
+    Each run reads the playbook and the roles from the checkout, and no record says which version it used.
 
     Raises:
-        UserError: they have changed.
+        UserError: the playbook or a role has changed.
     """
     if launching_digest(root, identity.matrix["axes"]["stack"]) != identity.launching:
         raise UserError(
             f"{name} was not started: how runs are launched (playbooks/run.yml and the roles) has changed "
-            "since this command began. Change it back, and the same command resumes; as it is, it starts a "
-            "new campaign."
+            "since this command began. The same command resumes once that is changed back; otherwise it "
+            "starts a new campaign."
         )

@@ -1,4 +1,4 @@
-"""The campaign loop: one group of runs after another, mostly of one run, each with its record."""
+"""The campaign loop: one group of runs (usually a single run) after another, a record for each run."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Display(Protocol):
         """Its runs are about to start."""
 
     def ends(self, campaign: Campaign) -> None:
-        """This command makes no more of its runs."""
+        """This command starts no more of its runs."""
 
     def judges(self, campaign: Campaign) -> int:
-        """Shows which figures left the bands of their references; the exit status, 1 or 0."""
+        """Shows which figures left the bands of their references; returns the exit code, 1 or 0."""
 
 
 def run_matrix(
@@ -55,17 +55,17 @@ def run_matrix(
     note: NoteWriter,
     display: Display,
 ) -> int:
-    """Runs what of `matrix` is not done; returns the exit status, 0 if all requested runs are done and ok.
+    """Makes the unfinished runs of `matrix`; returns the exit code, 0 if all requested runs are done and ok.
 
     Raises:
-        UserError: it can't start, or can't continue.
+        UserError: the matrix can't start, or can't continue.
         Interrupted: a signal ended it; what was running is recorded, and nothing keeps running.
     """
     results = root / "results"
     began = time.monotonic()  # the preparation counts towards --max-time
     with prepared_cluster(playbooks, matrix, results, "run", options.break_lock) as prepared:
         git = git_state(root)
-        # Of older campaigns, too: the one resumed may not be the one that a dead controller left.
+        # In all campaigns: a dead controller may have worked on another one than this command resumes.
         for folder in campaigns(results / matrix.name):
             try:
                 AttemptRunner(playbooks, open_campaign(folder), prepared, git).recover()
@@ -88,7 +88,7 @@ def run_matrix(
 
 
 class _Loop:
-    """One command's way through a campaign."""
+    """One command's pass through a campaign."""
 
     def __init__(
         self,
@@ -111,10 +111,10 @@ class _Loop:
     def run(
         self, plan: list[PlannedRun], selected: list[PlannedRun], deadline: Deadline, note: NoteWriter
     ) -> int:
-        """Runs what of `selected` is not done, shows the table, returns the exit status.
+        """Makes the unfinished runs of `selected`, shows the table, returns the exit code.
 
-        `plan` has the campaign's runs and warm-ups. Which of them can be made may have changed since it began
-        (with the link's rate, say).
+        `plan` has the campaign's runs and warm-ups. Which of them can be made may have changed since the
+        campaign began (with the link rate, say).
         """
         possible = [run for run in selected if run.cannot_run is None]
         todo = self._unfinished(possible)
@@ -143,7 +143,7 @@ class _Loop:
             records = self._runner.run(group, quiet, position, estimate)
             deadline.learn(records)
             for record in [record for record in records if not record.ok][:1]:
-                # Now, so that the time it takes is no other run's.
+                # Now, so that it takes no time from another run.
                 self._runner.stop(self._campaign.attempts(record.run_id)[-1])
         self._display.ends(self._campaign)
         if not possible:
@@ -154,7 +154,7 @@ class _Loop:
         return 1 if self._unfinished(possible) else 0
 
     def _fits(self, deadline: Deadline, due: Sequence[Group]) -> bool:
-        """Whether there is time for these; says so if there is not."""
+        """Whether there is time for these groups; says so if there is not."""
         if deadline.allows(*due):
             return True
         self._screen.line(
@@ -164,7 +164,7 @@ class _Loop:
         return False
 
     def _unfinished(self, runs: Iterable[PlannedRun]) -> list[PlannedRun]:
-        """Those without an ok record; of runs that start together, also those of different moments."""
+        """The runs without an ok record, and users' runs whose ok records are from different starts."""
         return [run for run in runs if not self._is_done(run)]
 
     def _is_done(self, run: PlannedRun) -> bool:
@@ -181,7 +181,7 @@ class _Loop:
         return groups
 
     def _with_warm_ups(self, plan: list[PlannedRun], todo: list[PlannedRun]) -> list[PlannedRun]:
-        """The unfinished runs in the plan's order, with the warm-ups they need that were not made."""
+        """The unfinished runs, with the warm-ups that they still need, in the plan's order."""
         return [
             run
             for run in with_warm_ups(plan, todo)
@@ -189,7 +189,7 @@ class _Loop:
         ]
 
     def _wait_for_quiet(self, position: str, group: Group) -> Quiet | None:
-        """Returns once the nodes are quiet, or when the inventory allows a start all the same."""
+        """Waits until the nodes are quiet, or until the limit if the inventory allows a start anyway."""
         limits = self._cluster.quiet
         if limits is None:
             return None
@@ -208,13 +208,13 @@ class _Loop:
         self._screen.clear_status()
         if quiet.disturbed and limits.otherwise == "stop":
             raise UserError(
-                f"{group.name} was not started: {_not_quiet(quiet)}. End what disturbs them, or raise "
+                f"{group.name} was not started: {_not_quiet(quiet)}. Stop what disturbs them, or raise "
                 "the limit (quiet_* in the inventory); the same command resumes."
             )
         return quiet
 
     def _mean_total(self) -> float | None:
-        """Mean total_s of the runs that are done, and were alone."""
+        """Mean total_s of the finished runs that were alone."""
         records = [self._campaign.counting(run.run_id) for run in self._campaign.file.measured]
         alone = [record for record in records if record is not None and record.together is None]
         known = [record.total_s for record in alone if record.total_s is not None]
@@ -226,7 +226,7 @@ def _not_quiet(quiet: Quiet) -> str:
 
 
 def _estimate(progress: Sequence[Progress], rest: int, mean: float | None) -> str:
-    """The time left for these runs, and for all if `rest` runs of `mean` seconds follow."""
+    """The time left for these runs, and for all if `rest` more runs of `mean` seconds follow."""
     known = [each.seconds_left for each in progress]
     if not known or any(seconds is None for seconds in known):
         return ""

@@ -30,27 +30,27 @@ class PlannedRun(BaseModel):
     written: int = 0  # its place in the matrix, by which reports are ordered
     block: int = 1  # the runs of one seed on one setting of the cluster, from 1 on
     warm_up: bool = False  # recorded, and never counted
-    # Other axes that come to the same run on this cluster, such as its own number of threads, written out.
+    # Other axis values that give the same run on this cluster, such as its own number of threads written out.
     also: list[dict[str, Any]] = Field(default_factory=list)
-    # The runs that start together as users of one cluster, this one among them; empty: it is made alone.
+    # The runs that start together as users of one cluster, including this one; empty: it runs alone.
     together: list[str] = Field(default_factory=list)
 
     @property
     def cell(self) -> tuple[tuple[str, str], ...]:
-        """What runs that differ only in their seed have in common, as something to group by."""
+        """A key that is equal for runs that differ only in their seed."""
         return tuple((name, repr(value)) for name, value in self.axes.items() if name != "seed")
 
 
 def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[PlannedRun]:
-    """Every run of `matrix`, in the order in which they are run; those that this cluster can't run say why.
+    """Every run of `matrix` in running order; those that this cluster can't make say why.
 
     Block by block (the runs of one seed on one setting of the cluster, such as its link rate), each in the
     matrix's arrangement; before a stack's first run in a block comes its warm-up, if the matrix has any.
 
-    Runs that start together are of one block, and follow one another.
+    Runs that start together are in one block and follow one another.
 
     Raises:
-        UserError: with as many workers as the cluster has, a run of `workers: all` is not valid.
+        UserError: a run of `workers: all` is not valid with this cluster's number of workers.
     """
     matrix = matrix.on(len(cluster.workers))
     first_seed = {seed: seeds[0] for seeds in matrix.together for seed in seeds}
@@ -73,7 +73,7 @@ def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[Planne
 
 
 def _add(runs: list[PlannedRun], run: PlannedRun) -> None:
-    """Add a run to those of its block; one that is there already only gets its other axes noted."""
+    """Adds a run to its block; if the same run is there already, notes only the other axes."""
     for at, other in enumerate(runs):
         if other.run_id == run.run_id:
             kept, gone = (run, other) if other.cannot_run and not run.cannot_run else (other, run)
@@ -83,7 +83,7 @@ def _add(runs: list[PlannedRun], run: PlannedRun) -> None:
 
 
 def _with_partners(runs: Sequence[PlannedRun], first_seed: dict[int, int]) -> list[PlannedRun]:
-    """The runs of a block in their order, but those that start together right after the first of them."""
+    """The runs of a block in order, except that those that start together follow the first of them."""
     groups: dict[str, list[PlannedRun]] = {}
     for run in runs:
         seed = first_seed.get(run.specification.work.seed)
@@ -104,7 +104,7 @@ def _partners(group: list[PlannedRun]) -> list[PlannedRun]:
 
 
 def _with_warm_ups(runs: list[PlannedRun]) -> Iterator[PlannedRun]:
-    """The runs of a block, each stack's first one with its warm-up before it."""
+    """The runs of a block, with a warm-up before each stack's first run."""
     warm: set[str] = set()
     for run in runs:
         stack = run.specification.stack
@@ -115,7 +115,7 @@ def _with_warm_ups(runs: list[PlannedRun]) -> Iterator[PlannedRun]:
 
 
 def _warm_up(runs: Iterable[PlannedRun]) -> PlannedRun:
-    """One epoch of the run with the most workers, so that every node that takes part has been used."""
+    """One epoch of the run with the most workers, so that it uses every node that takes part."""
     run = max(runs, key=lambda run: (run.cannot_run is None, run.specification.work.world_size))
     work = run.specification.work
     specification = run.specification.model_copy(
@@ -151,7 +151,7 @@ def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data
 
 
 def _defaults(cluster: Cluster) -> ClusterDefaults:
-    """What the matrix leaves open, the cluster decides; what it asks for, the cluster must have."""
+    """The cluster's values for what the matrix leaves open."""
     conditions = {"pinning": cluster.pinning, "device": cluster.device, "link_rate": cluster.link.configured}
     threads = {} if cluster.threads is None else {"threads": cluster.threads}
     return ClusterDefaults(cluster.slots_per_worker, conditions | threads)

@@ -1,4 +1,4 @@
-"""How every command that touches the cluster starts: it takes the lock and prepares the cluster."""
+"""How every command that uses the cluster starts: it takes the lock and prepares the cluster."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def prepared_cluster(
 
     Args:
         playbooks: how playbooks are called.
-        matrix: whose data is prepared.
+        matrix: the one whose data is prepared.
         results: the folder with the results of all matrices.
         verb: what the lock is taken for.
-        break_lock: take it even from a holder who may still be alive.
+        break_lock: take the lock even from a holder that may still be alive.
     """
     results.mkdir(parents=True, exist_ok=True)
     end_orphaned_playbooks(playbooks, results)
@@ -75,14 +75,14 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> PreparedClus
     if not outcome.good:
         shown = "\n".join(f"  {line}" for line in last_lines(log))
         message = failure_message(log) or "its last lines are above"
-        raise UserError(f"{shown}\nplaybooks/prepare.yml failed: {message} All of its output is in {log}.")
+        raise UserError(f"{shown}\nplaybooks/prepare.yml failed: {message} Its full output is in {log}.")
     return read_prepared(folder, matrix.data)
 
 
 def end_orphaned_playbooks(playbooks: Playbooks, results: Path) -> None:
     """Ends the playbooks that killed controllers left running on this machine."""
     in_use = marks_in_use()
-    # Of run.yml, and of stop.yml, which may still be running after a failed run has its record.
+    # Variables of run.yml, and of stop.yml, which may still be running after a failed run has its record.
     for path in sorted(results.glob(f"*/[0-9]*/*/[0-9]*/*{VARIABLES}")):
         mark = process_mark(path)
         if mark in in_use and Attempt(path.parent).controller_gone and _end_playbook(mark):
@@ -98,10 +98,10 @@ def end_orphaned_playbooks(playbooks: Playbooks, results: Path) -> None:
 
 
 def _end_playbook(mark: str) -> bool:
-    """Ends the playbook with this mark; whether there was one.
+    """Ends the playbook with this mark, if there is one; returns whether there was.
 
     Raises:
-        UserError: it could not be ended, and would get in the way.
+        UserError: it can't be ended, and would get in the way.
     """
     was_there = end_marked(mark)
     survivors = sorted(processes_with(mark))

@@ -1,4 +1,4 @@
-"""How the report presents a campaign: its matrix's description and ladders, which decide no run."""
+"""How the report presents a campaign: its matrix's description and ladders, which affect no run."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from experiments.util.errors import UserError
 from experiments.util.files import write_whole
 from training.spec import explain
 
-FILE: Final = "reading.json"  # of a campaign, if the matrix has changed since it began
+FILE: Final = "reading.json"  # exists if these have changed since the campaign began
 
 
 class Presentation(BaseModel):
-    """What a matrix says only to the report."""
+    """The parts of a matrix that only the report reads."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -26,12 +26,12 @@ class Presentation(BaseModel):
 
 
 def presentation_of(matrix: Matrix) -> Presentation:
-    """What `matrix` says only to the report."""
+    """The parts of `matrix` that only the report reads."""
     return Presentation(description=" ".join(matrix.description.split()), ladders=matrix.ladders)
 
 
 def read_presentation(folder: Path) -> Presentation | None:
-    """The newest presentation of the campaign in `folder`; None if it is the one it began with.
+    """The newest presentation of the campaign in `folder`; None if it has not changed.
 
     Raises:
         UserError: its file is damaged.

@@ -1,4 +1,4 @@
-"""What a command starts with: its options, the campaign that it resumes or creates, its deadline."""
+"""How a command starts: its options, the campaign that it resumes or creates, its deadline."""
 
 from __future__ import annotations
 
@@ -29,29 +29,29 @@ class Options:
     """The options of `run`."""
 
     only: str | None = None
-    retry: str | None = None  # only runs whose newest attempt ended so: failed or interrupted
+    retry: str | None = None  # failed or interrupted: only runs whose newest attempt has this status
     new: bool = False
     break_lock: bool = False
-    side_by_side: bool = False  # several runs of one worker at a time, on different workers
-    max_time_s: float | None = None  # start no run that would not end within so many seconds
+    side_by_side: bool = False  # single-worker runs at once, on different workers
+    max_time_s: float | None = None  # start no run that would end later than this
 
 
 class Deadline:
-    """Until when a command may run."""
+    """When a command must have ended."""
 
     def __init__(self, limit_s: float | None, began: float, results: Path) -> None:
-        """The time counts from `began`, by the monotonic clock; `results` are read now."""
+        """The time counts from `began` (monotonic clock); `results` are read now."""
         self._end = None if limit_s is None else began + limit_s
         self._estimates = Estimates(results) if limit_s is not None else None
 
     def allows(self, *groups: Group) -> bool:
-        """Whether groups that start now, one after another, would end in time, by earlier runs."""
+        """Whether these groups, one after another from now, would end in time, judging by earlier runs."""
         if self._end is None or self._estimates is None:
             return True
         return time.monotonic() + sum(_seconds(group, self._estimates) for group in groups) < self._end
 
     def learn(self, records: Iterable[Record]) -> None:
-        """Takes account of runs that ended since the results were read."""
+        """Takes account of runs that have ended since the results were read."""
         if self._estimates is not None:
             for record in records:
                 self._estimates.add(record)
@@ -59,7 +59,7 @@ class Deadline:
 
 def _seconds(group: Group, estimates: Estimates) -> float:
     seconds = [estimates.of(run.specification) or 0.0 for run in group.runs]
-    # Of users of one cluster, one may have to wait for another.
+    # Users of one cluster may have to wait for one another.
     return max(seconds) if group.why == "side by side" else sum(seconds)
 
 
@@ -72,10 +72,10 @@ def campaign_for(
     plan: list[PlannedRun],
     options: Options,
 ) -> Campaign:
-    """The newest campaign, if everything it is made of is still the same; else a new one.
+    """The newest campaign if its identity is unchanged, else a new one.
 
     Raises:
-        UserError: the newest has another campaign's name, or can't be retried.
+        UserError: the newest campaign has another's name, or can't be retried.
     """
     say = playbooks.screen.line
     folder = root / "results" / matrix.name
@@ -87,7 +87,7 @@ def campaign_for(
         if campaign.file.name != campaign.folder.name:
             raise UserError(
                 f"{campaign.folder} holds the campaign {campaign.file.name}: the folder was renamed, or is a "
-                "copy. Give it that name again, or move it out of the results."
+                "copy. Rename it back, or move it out of the results."
             )
         changed = campaign.file.identity.differences(identity)
         if not changed:
@@ -103,7 +103,7 @@ def campaign_for(
 
 
 def _with_current_presentation(campaign: Campaign, matrix: Matrix, screen: Screen) -> Campaign:
-    """The campaign with the matrix's current description and ladders, which are written beside it."""
+    """The campaign with the matrix's current description and ladders, saved in its folder if they changed."""
     current = presentation_of(matrix)
     if current == Presentation(description=campaign.file.description, ladders=campaign.file.ladders):
         return campaign

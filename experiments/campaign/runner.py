@@ -47,8 +47,8 @@ class RunningAttempt:
         self.observation = Observation(started=utc_now(), quiet=quiet, together=together)
         self.attempt.begin(self.observation.started, together)
         self.progress = Progress(run.specification.work.epochs)
-        self.finished = False  # by itself, well or not
-        self.error: Exception | None = None  # what went wrong here, in a thread of its own
+        self.finished = False  # its playbook ended by itself, successfully or not
+        self.error: Exception | None = None  # an exception in its own thread
         self._playbooks = playbooks
         # Another campaign may have had the same run: its folder on the shared storage must not be reused.
         name = f"{campaign.file.name}-{self.attempt.folder.name}"
@@ -104,12 +104,12 @@ class AttemptRunner:
         self._source_digest = source_digest(campaign.archive)
 
     def recover(self) -> None:
-        """Records the attempts of dead controllers; the preparation has ended what ran on the nodes."""
+        """Records the attempts of dead controllers; preparing has already ended what ran on the nodes."""
         for run, attempt in self._campaign.abandoned_attempts():
             observation = Observation(
                 started=attempt.started, interrupted=DEAD_CONTROLLER, together=attempt.together
             )
-            # With the cluster as it was when the campaign began: that attempt never saw what it is now.
+            # The environment from the campaign's start: the attempt never saw the current one.
             record = self._compose(run, attempt, observation, self._campaign.file.environment)
             write_record(record, attempt.folder)
             self._screen.line(
@@ -123,7 +123,7 @@ class AttemptRunner:
         """Makes one attempt at each run of a group, all at once; writes and returns their records.
 
         Args:
-            group: mostly of one run.
+            group: usually a single run.
             quiet: how quiet the nodes are.
             position: the runs' place in the campaign, for the screen.
             estimate: the time left, in words.
@@ -161,14 +161,14 @@ class AttemptRunner:
                 self._screen.line(fault, "yellow")
             unfinished = [each for each in attempts if not each.finished]
             if unfinished:
-                # Whatever ended them here, nothing may keep running there.
+                # Whatever ended them here, nothing may keep running on the nodes.
                 notes = self.stop(unfinished[0].attempt)
                 for each in unfinished:
                     each.observation.notes += notes
         return self._write_records(attempts, position)
 
     def _clear_nodes(self, attempts: Sequence[RunningAttempt]) -> bool:
-        """Ends what still runs on the nodes, once for runs that start together; whether that succeeded."""
+        """Ends what still runs on the nodes, once for all attempts; returns whether that succeeded."""
         notes = self.stop(attempts[0].attempt)
         for each in attempts:
             each.observation.never_began = f"{notes[0].rstrip('.')}." if notes else None
@@ -188,13 +188,13 @@ class AttemptRunner:
             return []
         self._screen.line(
             f"playbooks/stop.yml failed ({fault}): something may still run on the nodes. "
-            "The next run begins by ending it; by hand: ansible-playbook playbooks/stop.yml.",
+            "The next run ends it first; to end it by hand: ansible-playbook playbooks/stop.yml.",
             "bold red",
         )
         return [f"Ending what ran on the nodes failed: {fault}"]
 
     def _write_records(self, attempts: Sequence[RunningAttempt], position: str) -> list[Record]:
-        """Writes the records. One that failed in this program gets its record from the next command."""
+        """Writes the records. An attempt that raised an exception here is recorded by the next command."""
         records = []
         for each in (each for each in attempts if each.error is None):
             each.observation.epochs_seen = each.progress.epoch_figures
@@ -251,7 +251,7 @@ class _Abandoned(Exception):
 def _play_concurrently(
     attempts: Sequence[RunningAttempt], variables: Sequence[dict[str, bool | int]], tick: Callable[[], None]
 ) -> None:
-    """Plays each in a thread of its own; returns when all have ended. Only this thread draws."""
+    """Plays each in a thread of its own; returns when all have ended. Only the calling thread draws."""
     abandoned = threading.Event()
 
     def check() -> None:
@@ -261,7 +261,7 @@ def _play_concurrently(
     def play(each: RunningAttempt, extra: dict[str, bool | int]) -> None:
         try:
             each.play(check, **extra)
-        except Exception as error:  # raised once all have ended and have their records
+        except Exception as error:  # raised again once all have ended and the others have records
             each.error = error
 
     threads = [

@@ -1,6 +1,6 @@
 """The note of a command that runs a matrix. It exists while the command does, so that others can find it.
 
-A command removes its note when it ends. One that is killed can't: its note names a process that is gone.
+A command removes its note when it ends. A killed command can't; its note names a process that is gone.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ PREFIX: Final = ".running-"  # then the controller's process id; in the folder o
 
 
 class CommandNote(BaseModel):
-    """What a running command says of itself."""
+    """What a running command says about itself."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     matrix: str
     started: AwareDatetime
-    controller: dict[str, int | str]  # `processes.self_identity` of it
+    controller: dict[str, int | str]  # its `processes.self_identity`
     campaign: str | None = None  # None: not created yet
     selected: list[str] = []  # the runs that were requested and can be made
-    not_runnable: list[str] = []  # those that can't
-    todo: list[str] = []  # what of them is not done, in order, with the warm-ups needed
+    not_runnable: list[str] = []  # the requested runs that can't be made
+    todo: list[str] = []  # the unfinished ones, in order, with the warm-ups they need
     doing: str = ""  # what its screen says
 
     @property
@@ -65,7 +65,7 @@ class NoteWriter:
         self._path.unlink(missing_ok=True)
 
     def begins(self, campaign: str, selected: list[PlannedRun], todo: list[PlannedRun]) -> None:
-        """The campaign starts or is resumed: what was requested, and what of it is to be done."""
+        """Notes, when a campaign starts or resumes, which runs were requested and which are left to do."""
         self._note = self._note.model_copy(
             update={
                 "campaign": campaign,
@@ -82,7 +82,7 @@ class NoteWriter:
             try:
                 note = read_note(path)
             except UserError as error:
-                self._screen.line(f"Passed over: {error}", "yellow")
+                self._screen.line(f"Skipped: {error}", "yellow")
                 continue
             if note is not None and not note.alive:
                 path.unlink(missing_ok=True)
@@ -95,13 +95,13 @@ class NoteWriter:
         self._write()
 
     def _write(self) -> None:
-        # Not made durable as other files are: after a power cut there is no running command to find.
+        # Not synced to disk as other files are: after a power cut there is no running command to find.
         beside = self._path.with_suffix(".new")
         try:
             beside.write_text(self._note.model_dump_json(indent=2) + "\n", encoding="utf-8")
             beside.replace(self._path)
         except OSError as error:
-            # `watch` sees less; that is no reason to end a run.
+            # Only `watch` needs the note: failing to write it must not end a run.
             beside.unlink(missing_ok=True)
             if not self._warned:
                 self._warned = True
@@ -125,4 +125,4 @@ def read_note(path: Path) -> CommandNote | None:
     except FileNotFoundError:
         return None
     except ValidationError as error:
-        raise UserError(explain(error, str(path)) + " Remove it; this ends no run.") from error
+        raise UserError(explain(error, str(path)) + " Remove it; this affects no run.") from error

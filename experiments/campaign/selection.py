@@ -1,4 +1,4 @@
-"""Which runs of a campaign one command is about: by name, and by how their newest attempt ended."""
+"""Which runs of a campaign a command selects: by id, and by how their newest attempt ended."""
 
 from __future__ import annotations
 
@@ -10,19 +10,21 @@ from experiments.util.errors import UserError
 
 
 def runs_that_fit(plan: list[PlannedRun], only: str | None) -> list[PlannedRun]:
-    """The runs of `plan`, without warm-ups, that `--only` leaves.
+    """The runs of `plan`, without warm-ups, that match `--only`.
 
     Args:
         plan: the runs, and warm-ups.
-        only: a pattern for their ids; None = any.
+        only: a glob pattern for their ids; None = any.
 
     Raises:
-        UserError: it fits none of them.
+        UserError: it matches none of them.
     """
     measured = [run for run in plan if not run.warm_up]
     runs = [run for run in measured if only is None or fnmatch.fnmatchcase(run.run_id, only)]
     if not runs:
-        raise UserError(f"--only {only} fits none of the runs: {', '.join(run.run_id for run in measured)}.")
+        raise UserError(
+            f"--only {only} matches none of the runs: {', '.join(run.run_id for run in measured)}."
+        )
     return runs
 
 
@@ -38,11 +40,11 @@ def with_warm_ups(plan: list[PlannedRun], runs: list[PlannedRun]) -> list[Planne
 
 
 def runs_to_make(campaign: Campaign, runs: list[PlannedRun], retry: str | None) -> list[PlannedRun]:
-    """Those of `runs` that `--retry` leaves; none where there is nothing to retry.
+    """Those of `runs` that `--retry` selects; none if there is nothing to retry.
 
     Args:
-        campaign: whose records are looked through.
-        runs: of its plan.
+        campaign: the one whose records are read.
+        runs: runs of its plan.
         retry: the status of their newest attempt, failed or interrupted; None = any, or no attempt at all.
 
     Raises:
@@ -58,6 +60,6 @@ def _newest_status(campaign: Campaign, run: PlannedRun) -> str | None:
 
 def nothing_to_retry(only: str | None, retry: str) -> str:
     """The sentence for a command that has nothing to do."""
-    which = f"no run that fits {only}" if only is not None else "no run"
+    which = f"no run that matches {only}" if only is not None else "no run"
     ended = "failed" if retry == "failed" else "was interrupted"
-    return f"There is nothing to retry: of {which} the newest attempt {ended}."
+    return f"There is nothing to retry: {which} {ended} in its newest attempt."

@@ -1,8 +1,8 @@
-"""What a campaign keeps of its stacks as they were when it began, besides the records of its runs.
+"""What a campaign keeps about its stacks as they were when it began, besides the records of its runs.
 
-A report is made from what lies in the campaign's folder. Roles and launchers change, so what roles declare
-and claim is copied when the campaign begins, with the record of how its cluster was provisioned; lines of
-launchers are counted then. None of it is part of what makes runs belong together.
+A report is made only from the campaign's folder. Roles and launchers change, so what roles declare and claim
+is copied when the campaign begins, with the record of how its cluster was provisioned; lines of launchers are
+counted then. None of it is part of the campaign's identity.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ class _Part(BaseModel):
 
 
 class Launcher(_Part):
-    """The one file of code that a stack asks for."""
+    """The one code file that a stack needs."""
 
     file: str
-    lines: int  # of code: no comments, no docstrings, no empty ones
-    changed: int  # of them, those that the baseline's launcher has not
+    lines: int  # of code, without comments, docstrings and blank lines
+    changed: int  # those of them that the baseline's launcher doesn't have
 
 
 class Stack(_Part):
-    """What was known of one stack; a part is None where the checkout has nothing of it."""
+    """What was known about one stack; a part is None if the checkout does not have it."""
 
     declares: Declaration | None
     facts: Facts | None
@@ -58,7 +58,7 @@ class Stacks(_Part):
     """stacks.json of a campaign."""
 
     schema_version: Literal[2] = 2
-    declared_by_roles: bool = True  # False: read from their tasks, as with schema 1
+    declared_by_roles: bool = True  # False: read from their tasks, as in schema 1
     stacks: dict[str, Stack]
 
     @model_validator(mode="before")
@@ -69,12 +69,12 @@ class Stacks(_Part):
         try:
             stacks = {name: _stack_of_schema_1(stack) for name, stack in content["stacks"].items()}
         except (KeyError, TypeError, AttributeError) as error:
-            raise ValueError("is not what schema 1 says") from error
+            raise ValueError("does not follow schema 1") from error
         return {"declared_by_roles": False, "stacks": stacks}
 
 
 def _stack_of_schema_1(stack: Mapping[str, Any]) -> dict[str, Any]:
-    """What a campaign kept of a stack while packages, services, files and ports were read from its tasks."""
+    """Converts a stack from schema 1, for which packages, services, files and ports were read from tasks."""
     declares = None
     if stack["installing"] is not None:
         own = stack["installing"]["own"]
@@ -86,7 +86,7 @@ def _stack_of_schema_1(stack: Mapping[str, Any]) -> dict[str, Any]:
             }
             for group, node in own["nodes"].items()
         }
-        # On which nodes was not said; nor does the report say it of any port.
+        # Schema 1 did not say on which nodes, and the report does not show that for ports.
         declares["master"]["ports"] = [
             {"port": ", ".join(port["variables"]), "default": port["number"]} for port in own["ports"]
         ]
@@ -94,18 +94,18 @@ def _stack_of_schema_1(stack: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class About(_Part):
-    """What a campaign keeps besides its runs; a part is None where it was not there when it began."""
+    """What a campaign keeps besides its runs; a part is None if it did not exist when the campaign began."""
 
     stacks: Stacks | None = None
     provisioning: Provisioning | None = None
 
 
 def describe_stacks(root: Path, names: Sequence[str], distributions: Mapping[str, str]) -> Stacks:
-    """What the checkout at `root` says of these stacks; the first is the baseline.
+    """What the checkout at `root` says about these stacks; the first is the baseline.
 
     Args:
         root: the checkout.
-        names: of the stacks.
+        names: the stacks' names.
         distributions: the nodes' distributions, by group.
 
     Raises:
@@ -126,10 +126,10 @@ def _stack(root: Path, name: str, baseline: Sequence[str], distributions: Mappin
 
 
 def code_lines(path: Path) -> list[str] | None:
-    """The lines of a Python file that are code, without their indentation; None where there is no such file.
+    """The lines of a Python file that are code, without their indentation; None if there is no such file.
 
     Raises:
-        UserError: it is not Python.
+        UserError: it is not valid Python.
     """
     if not path.is_file():
         return None
@@ -156,13 +156,13 @@ def code_lines(path: Path) -> list[str] | None:
 
 
 def added(before: Sequence[str], after: Sequence[str]) -> int:
-    """How many lines of `after` are not in `before`, in their order."""
+    """How many lines a diff from `before` to `after` adds."""
     blocks = difflib.SequenceMatcher(None, before, after, autojunk=False).get_matching_blocks()
     return len(after) - sum(block.size for block in blocks)
 
 
 def files_to_keep(results: Path, names: Sequence[str], cluster: Cluster) -> dict[str, bytes]:
-    """What a new campaign of these stacks on `cluster` keeps: content by the name of its file.
+    """What a new campaign of these stacks on `cluster` keeps: contents by file name.
 
     Raises:
         UserError: a role or a record of provisioning is damaged.
@@ -179,7 +179,7 @@ def files_to_keep(results: Path, names: Sequence[str], cluster: Cluster) -> dict
 
 
 def read_about(folder: Path) -> About:
-    """What the campaign in `folder` keeps; parts that campaigns did not keep before are None.
+    """What the campaign in `folder` keeps; parts that older campaigns did not keep are None.
 
     Raises:
         UserError: a file is damaged.
@@ -191,6 +191,7 @@ def read_about(folder: Path) -> About:
         raise UserError(f"{path} can't be read: {error.strerror}.") from error
     except ValidationError as error:
         raise UserError(
-            explain(error, str(path)) + " Take it from a backup, or remove it: the report does without."
+            explain(error, str(path))
+            + " Restore it from a backup, or remove it: the report works without it."
         ) from error
     return About(stacks=stacks, provisioning=read_provisioning(folder))

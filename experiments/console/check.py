@@ -17,7 +17,7 @@ from experiments.util.files import file_sha256
 
 
 def find_campaigns(path: Path) -> list[Path]:
-    """The campaigns at `path`: one's own folder, a matrix's, or the folder of all results.
+    """The campaigns at `path`: a campaign's folder, a matrix's, or the folder of all results.
 
     Raises:
         UserError: there is none.
@@ -36,14 +36,14 @@ def find_campaigns(path: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class CampaignCheck:
-    """What is wrong with a campaign, a sentence each, and what the references say of its figures."""
+    """A campaign's faults, one sentence each, and what the references say about its figures."""
 
     faults: list[str]
-    references: ReferenceCheck | None  # None where the figures can't be had, which is a fault
+    references: ReferenceCheck | None  # None if the figures can't be computed, which is a fault
 
 
 def check_campaign(folder: Path) -> CampaignCheck:
-    """Looks at everything that the campaign in `folder` holds."""
+    """Checks everything in the campaign in `folder`."""
     try:
         campaign = open_campaign(folder)
     except UserError as error:
@@ -66,7 +66,7 @@ def check_campaign(folder: Path) -> CampaignCheck:
 
 
 def faults_of(folder: Path) -> list[str]:
-    """Everything that is wrong with the campaign in `folder`, a sentence each."""
+    """The faults of the campaign in `folder`, one sentence each."""
     return check_campaign(folder).faults
 
 
@@ -91,7 +91,7 @@ def _attempt_faults(campaign: Campaign, attempt: Attempt) -> list[str]:
     if attempt.recorded:
         record = read_record(attempt.folder / RECORD)
         return list(_record_faults(campaign, record, attempt.outputs))
-    # Else its controller is alive and will record it.
+    # Unless it is abandoned, its controller is alive and will record it.
     why = "; the next `run` records it as interrupted" if attempt.abandoned else ": it is running"
     return [f"{attempt.folder} has no record{why}."]
 
@@ -99,11 +99,11 @@ def _attempt_faults(campaign: Campaign, attempt: Attempt) -> list[str]:
 def _record_faults(campaign: Campaign, record: Record, outputs: Path) -> Iterator[str]:
     place = outputs.parent / RECORD
     if record.code_digest != campaign.file.identity.code:
-        yield f"{place}: it ran other code than the campaign's."
+        yield f"{place}: it ran code other than the campaign's."
     if record.ok and record.environment.environment_digest != campaign.file.identity.environment:
-        yield f"{place}: it ran in another environment than the campaign's."
+        yield f"{place}: it ran in an environment other than the campaign's."
     if record.ok and record.specification.work.data_digest != campaign.file.identity.dataset:
-        yield f"{place}: it used another data set than the campaign's."
+        yield f"{place}: it used a data set other than the campaign's."
     for name, digest in record.files.items():
         path = outputs / name
         if not path.is_file():

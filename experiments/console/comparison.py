@@ -12,14 +12,14 @@ from experiments.util.screen import Screen
 
 COLUMNS: Final = ("cell", "pairs", "train_s, B over A", "95 % interval", "B is", "")
 DIFFERENT_TIMES: Final = (
-    "A and B ran at different times: what else changed on the machines between them is in these differences."
+    "A and B ran at different times: whatever else changed on the machines is part of these differences."
 )
-UNLIKE: Final = {"work": "of other work", "side by side": "side by side in one of them only"}
+UNLIKE: Final = {"work": "different work", "side by side": "side by side in one of them only"}
 RATIO: Final = Format(3)
 
 
 def show_comparison(screen: Screen, first: Campaign, second: Campaign) -> None:
-    """Shows every cell of the second campaign over the first's.
+    """Shows the times of every cell in the second campaign over those in the first.
 
     Raises:
         UserError: they have no run in common, or a record is damaged.
@@ -33,7 +33,7 @@ def show_comparison(screen: Screen, first: Campaign, second: Campaign) -> None:
 
 
 def differences(first: Campaign, second: Campaign) -> list[str]:
-    """What the campaigns are not both made of."""
+    """What differs between the campaigns, in words."""
     found = first.file.identity.differences(second.file.identity)
     revisions = [campaign.file.environment.git.revision for campaign in (first, second)]
     if revisions[0] != revisions[1]:
@@ -54,6 +54,6 @@ def _row(change: Change) -> list[str]:
 
 
 def change_verdict(change: Change) -> str:
-    """What may be said of a cell's times, and what its runs don't share."""
+    """The verdict on a cell's times, with what its runs don't share."""
     verdict_text = verdict(change.ratio, SCREEN)
     return f"{verdict_text}; {UNLIKE[change.unlike]}" if change.unlike else verdict_text

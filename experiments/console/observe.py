@@ -35,7 +35,7 @@ class LiveRun:
         self._read = 0  # bytes
 
     def read(self) -> None:
-        """Reads what was added since the last time; an incomplete line waits for its rest."""
+        """Reads what was added since the last call; leaves an incomplete line for the next."""
         try:
             with self.attempt.live.open("rb") as file:
                 file.seek(self._read)
@@ -80,10 +80,10 @@ class Remaining:
 
 @dataclass(frozen=True)
 class CampaignState:
-    """A campaign at one moment; warm-ups are not among the counted."""
+    """A campaign at one moment; warm-ups are not counted."""
 
     done: int
-    failed: int  # by the running command; of users, all if one did: they are run again
+    failed: int  # by the running command; if one user's run fails, all count, because all are run again
     to_come: int
     not_runnable: int
     running: list[LiveRun]
@@ -93,7 +93,7 @@ class CampaignState:
 
 
 class Observer:
-    """Reads a campaign again and again; what can no longer change is read once."""
+    """Reads a campaign again and again, but only once what can no longer change."""
 
     def __init__(self, campaign: Campaign, note: CommandNote, estimates: Estimates) -> None:
         """`estimates` are from all current results; later records are added."""
@@ -133,7 +133,7 @@ class Observer:
         )
 
     def seconds_left(self, each: LiveRun) -> float | None:
-        """The time left for a running run: by its own steps, before them by what such runs took."""
+        """The time left for a running run: from its own steps, or before these from what such runs took."""
         left = each.progress.seconds_left
         takes = self._takes(each.run)
         if left is not None or takes is None:
@@ -141,7 +141,7 @@ class Observer:
         return max(0.0, takes - (utc_now() - each.started).total_seconds())
 
     def _done(self) -> set[str]:
-        """The runs that the command, too, considers done; users' runs while the others may still be."""
+        """The runs that the command considers done, and users' runs whose partners may still end ok."""
         records = sorted(self._records.values(), key=lambda record: record.attempt)
         ok = {record.run_id: record.together for record in records if record.ok}  # the newest
         now = {each.run.run_id: each.together for each in self._live.values()}
@@ -161,7 +161,7 @@ class Observer:
                 continue
             attempt = Attempt(folder)
             lost = attempt.abandoned
-            # In this order: a controller writes the record, and may then end.
+            # After `abandoned`: a controller may write the record and end in between.
             if attempt.recorded:
                 self._records[folder] = attempt.record()
                 new.append(self._records[folder])
@@ -187,7 +187,7 @@ class Observer:
         return sorted(troubles, key=lambda trouble: trouble.started, reverse=True)
 
     def _takes(self, run: PlannedRun) -> float | None:
-        """Seconds that a run takes: the mean of such runs, else that of this campaign's."""
+        """Seconds that a run takes: the mean of such runs, or else of this campaign's runs."""
         known = self._estimates.of(run.specification)
         if known is not None:
             return known
@@ -205,6 +205,6 @@ class Observer:
         now = [self.seconds_left(each) for each in running]
         later = [self._takes(run) for run in to_come]
         known = [each for each in later if each is not None]
-        # What runs at once passes at once.
+        # Running runs run at the same time: only the longest counts.
         longest = max((each for each in now if each is not None), default=0.0)
         return Remaining(sum(known) + longest, now.count(None) + later.count(None))

@@ -1,4 +1,4 @@
-"""What the inventory's references say of a campaign, on screen."""
+"""What the inventory's references say about a campaign, on screen."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from experiments.util.screen import Screen
 
 
 def show_references(screen: Screen, found: ReferenceCheck) -> int:
-    """Says what left its band and which references fit nothing; the exit status, 1 or 0."""
+    """Says what left its band and which references match no cell; returns the exit code, 1 or 0."""
     for each in found.outside:
         screen.line(f"Left its band: {checked_text(each)}", "bold red")
     for reference in found.unmatched:
         value = quantity(reference.value, FORMATS[reference.quantity])
         screen.line(
-            f"Fits no cell of this campaign: the reference {value} for {reference.quantity} of "
+            f"Matches no cell of this campaign: the reference {value} for {reference.quantity} of "
             f"{meant(reference)}.",
             "yellow",
         )
     if found.other_matrices:
         screen.line(f"There are references for other matrices, too: {', '.join(found.other_matrices)}.")
     if found.outside:
-        screen.line(f"{outside_text(found)}: the exit status is 1, whatever became of the runs.", "bold red")
+        screen.line(f"{outside_text(found)}: the exit code is 1, even if all runs are ok.", "bold red")
     elif found.checked:
         known = sum(each.here is not None for each in found.checked)
         rest = len(found.checked) - known

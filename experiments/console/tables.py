@@ -14,7 +14,7 @@ from experiments.util.words import counted
 
 
 def show_plan(screen: Screen, plan: list[PlannedRun], name: str, estimates: Estimates) -> None:
-    """The plan as a table: what can't run here and why, and how long the others took before."""
+    """The plan as a table: which runs can't be made here and why, and how long the others took before."""
     rows = []
     for at, run in enumerate(plan, start=1):
         known = None if run.cannot_run else estimates.of(run.specification)
@@ -72,8 +72,8 @@ class CampaignTables:
         show_campaign(self._screen, campaign)
 
     def judges(self, campaign: Campaign) -> int:
-        """Shows which figures left their bands; the exit status, 1 or 0."""
-        # Figures need statistics, which take a second to load: a run starts without them.
+        """Shows which figures left their bands; returns the exit code, 1 or 0."""
+        # Imported here because the statistics take a second to load, and a run starts without them.
         from experiments.analysis.figures import figures_of
         from experiments.analysis.references import check_references
         from experiments.console.references import show_references

@@ -24,21 +24,21 @@ from experiments.matrix.loading import load_matrix
 from experiments.util.interrupts import Interrupts
 from experiments.util.screen import Screen
 
-LOOK_EVERY_S: Final = 1.0  # on the testbed this machine is also what is measured
+LOOK_EVERY_S: Final = 1.0  # not more often: on the testbed this machine is also the one being measured
 
 
 def watch(results: Path, matrix: str | None, screen: Screen, interrupts: Interrupts) -> int:
     """Shows the matrix (a name or path; None: whichever is running) until its command ends.
 
-    Returns the exit status. 0: all requested runs are done; 1: they are not, or the command was killed; a
-    shell's, if a signal ended the watching.
+    Returns the exit code. 0: all requested runs are done; 1: they are not, or the command was killed; 128 and
+    the signal's number if a signal ended the watching.
 
     Raises:
         UserError: there is no such matrix, or a file of it is damaged.
     """
     name = Path(matrix).stem if matrix is not None else None
     if matrix is not None and not campaigns(results / Path(matrix).stem):
-        load_matrix(matrix)  # a misspelt name would be waited for in vain
+        load_matrix(matrix)  # raises for a misspelt name, which would be waited for in vain
     watcher = _Watcher(results, name, screen)
     while not interrupts.received:
         status = watcher.look()
@@ -59,13 +59,13 @@ class _Watcher:
         self._results = results
         self._name = name
         self._screen = screen
-        self._path: Path | None = None  # of the note of the command that is followed
+        self._path: Path | None = None  # the followed command's note
         self._note: CommandNote | None = None
         self._observer: Observer | None = None
         self._printer = LinePrinter(screen)
 
     def look(self) -> int | None:
-        """Shows the current state; returns the exit status once the command has ended."""
+        """Shows the current state; returns the exit code once the command has ended."""
         if self._path is None:
             self._find()
         if self._path is None or self._note is None:
@@ -73,7 +73,7 @@ class _Watcher:
             return None
         note = read_note(self._path)
         if note is not None and not note.alive:
-            note = read_note(self._path)  # it may have ended in between, as it should
+            note = read_note(self._path)  # it may have ended normally in between
             if note is not None:
                 return self._killed(note)
         if note is None:
@@ -86,7 +86,7 @@ class _Watcher:
         """Finds the newest live command, preferably with a campaign; else the newest killed one."""
         notes = read_notes(self._results)
         found = [each for each in notes if self._name is None or each[1].matrix == self._name]
-        # One without a campaign may be about to find that another holds the cluster's lock.
+        # A command without a campaign may be about to find that another one holds the cluster's lock.
         alive = [(path, note) for path, note in found if note.alive]
         found = [each for each in alive if each[1].campaign is not None] or alive or found
         if found:
@@ -117,7 +117,7 @@ class _Watcher:
         return self._observer
 
     def _say(self, text: str) -> None:
-        # Where lines stay, once is enough.
+        # Where lines can't be replaced, once is enough.
         if self._screen.is_terminal:
             self._screen.status(text)
         else:
@@ -144,7 +144,7 @@ class _Watcher:
         return 0 if state.done and not (state.failed or state.to_come or state.running) else 1
 
     def _table(self, note: CommandNote) -> CampaignState | None:
-        # It may have done everything since the last look.
+        # The command may have done everything since the last look.
         observer = self._observe(note)
         if observer is None:
             return None

@@ -21,7 +21,7 @@ SILENT_RUN_S: Final = 30.0  # a run reports its steps every second, but not whil
 
 
 def counts(state: CampaignState) -> str:
-    """How many runs are where: `1 of 4 runs done, 1 running, 2 to come`."""
+    """How many runs are in which state: `1 of 4 runs done, 1 running, 2 to come`."""
     running = sum(not each.run.warm_up for each in state.running)
     total = state.done + state.failed + running + state.to_come
     text = f"{state.done} of {total} runs done"
@@ -92,7 +92,7 @@ def picture(name: str, observer: Observer, state: CampaignState, doing: str) -> 
 
 
 def _line(text: str, style: str = "") -> Text:
-    # It says how it wraps: the screen lets lines run on, and a picture must know its own height.
+    # Wraps explicitly: the screen does not wrap by default, and a picture must know its own height.
     return Text(text, style=style, no_wrap=False, overflow="fold")
 
 
@@ -123,5 +123,5 @@ def _ranks(each: LiveRun) -> Table:
 def _figure(rank: dict[str, Any], name: str, form: str) -> str:
     if name not in rank:
         return "-"
-    # A loss that is not a number any more arrives as null.
+    # A loss that has become NaN arrives as null.
     return "nan" if rank[name] is None else format(rank[name], form)

@@ -52,7 +52,7 @@ def test_a_verdict_on_other_work_says_so(tmp_path: Path) -> None:
     second = campaign(tmp_path / "b", plan, [record("ddp", 2, 50.0, 60.0, **changed)])
     (change,) = changes(made(tmp_path / "a", 1.0), second)
     assert (outcome(change.ratio), change.unlike) == ("single", "work")
-    assert change_verdict(change).endswith("; of other work")
+    assert change_verdict(change).endswith("; different work")
 
 
 def test_a_verdict_on_runs_side_by_side_against_runs_that_were_alone_says_so(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ def test_only_and_new(workplace: Workplace) -> None:
     assert len(workplace.faults()) == 3  # no result of the others
     for more in ((), ("--new",)):
         status, output = workplace.run("run", "small", *more, "--only", "nothing-*")
-        assert status == 2 and "--only nothing-* fits none" in output
+        assert status == 2 and "--only nothing-* matches none" in output
     assert len(workplace.campaigns()) == 1
     assert workplace.run("run", "small", "--new", "--only", "plain-w1-*")[0] == 0
     assert len(workplace.campaigns()) == 2
@@ -469,7 +469,7 @@ def test_what_the_inventory_sets_and_the_order_of_workers_belong_to_a_campaign(w
     run({"plain": "1", "slow": "2", "other": "3"}, *there)
     run({"plain": "1", "slow": "2", "other": "4"}, *there)  # of no stack of this matrix
     assert len(workplace.campaigns()) == 1
-    assert "what the inventory sets of the stacks" in run({"plain": "1", "slow": "5"}, *there)
+    assert "the inventory's settings for the stacks" in run({"plain": "1", "slow": "5"}, *there)
     assert len(workplace.campaigns()) == 2
     assert "the order of the workers" in run({"plain": "1", "slow": "5"}, *reversed(there))
     assert len(workplace.campaigns()) == 3

@@ -216,9 +216,9 @@ def test_run_report_and_check_say_what_left_its_band_and_so_does_their_status(wo
         "Left its band: stack slow, workers 1, epochs 2: train_s is 15.00 (n = 1), the reference 10.00, its "
         "band 9.00 to 11.00; outside: 50.0 % above the reference."
     ) in output
-    assert "1 of 2 figures with a reference left its band: the exit status is 1, whatever" in output
+    assert "1 of 2 figures with a reference left its band: the exit code is 1, even if" in output
     assert (
-        "Fits no cell of this campaign: the reference 0.7000 for accuracy of stack plain, workers 9."
+        "Matches no cell of this campaign: the reference 0.7000 for accuracy of stack plain, workers 9."
         in output
     )
     assert "There are references for other matrices, too: quik." in output
