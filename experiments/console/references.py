@@ -11,7 +11,7 @@ from experiments.util.screen import Screen
 def show_references(screen: Screen, found: ReferenceCheck) -> int:
     """Says what left its band and which references match no cell; returns the exit code, 1 or 0."""
     for each in found.outside:
-        screen.line(f"Left its band: {checked_text(each)}", "bold red")
+        screen.line(f"Outside its band: {checked_text(each)}", "bold red")
     for reference in found.unmatched:
         value = quantity(reference.value, FORMATS[reference.quantity])
         screen.line(

@@ -213,7 +213,7 @@ def test_run_report_and_check_say_what_left_its_band_and_so_does_their_status(wo
     status, output = workplace.run("run", "small")
     assert status == 1 and "failed" not in output, output
     assert (
-        "Left its band: stack slow, workers 1, epochs 2: train_s is 15.00 (n = 1), the reference 10.00, its "
+        "Outside its band: stack slow, workers 1, epochs 2: train_s is 15.00 (n = 1), the reference 10.00, its "
         "band 9.00 to 11.00; outside: 50.0 % above the reference."
     ) in output
     assert "1 of 2 figures with a reference left its band: the exit code is 1, even if" in output
@@ -224,7 +224,7 @@ def test_run_report_and_check_say_what_left_its_band_and_so_does_their_status(wo
     assert "There are references for other matrices, too: quik." in output
     for command in (("report", "small"), ("check", "results")):
         status, output = workplace.run(*command)
-        assert status == 1 and "Left its band: stack slow, workers 1" in output, command
+        assert status == 1 and "Outside its band: stack slow, workers 1" in output, command
     assert "no fault" in output and "all is well" not in output
 
 
