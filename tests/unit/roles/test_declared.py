@@ -33,6 +33,18 @@ def test_requirements_name_the_collections_in_use() -> None:
         assert version in SpecifierSet(each["version"]), each
 
 
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
+def test_argument_specs_describe_every_default(role: Path) -> None:
+    defaults = role / "defaults" / "main.yml"
+    if not defaults.is_file():
+        return
+    specs = yaml.safe_load((role / "meta" / "argument_specs.yml").read_text(encoding="utf-8"))[
+        "argument_specs"
+    ]
+    described = {option for entry in specs.values() for option in entry.get("options") or {}}
+    assert set(yaml.safe_load(defaults.read_text(encoding="utf-8"))) <= described
+
+
 def tasks(found: Any) -> Iterator[dict[str, Any]]:
     """All tasks in a file, those within blocks too."""
     for task in found or []:

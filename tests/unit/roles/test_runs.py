@@ -17,7 +17,7 @@ from tests.unit.roles.loading import ROOT
 
 def played(entry: str, folder: Path, variables: dict[str, Any]) -> tuple[int, str]:
     """Call roles/runs/tasks/<entry>.yml; its status and all it said, on one line."""
-    task = {"name": "Call", "ansible.builtin.import_role": {"name": "runs", "tasks_from": f"{entry}.yml"}}
+    task = {"name": "Call", "ansible.builtin.import_role": {"name": "runs", "tasks_from": entry}}
     play = {"hosts": "localhost", "connection": "local", "become": False, "gather_facts": False}
     playbook = folder / f"{entry}.yml"
     playbook.write_text(json.dumps([play | {"name": "Call", "vars": variables, "tasks": [task]}]))

@@ -213,8 +213,8 @@ def test_run_report_and_check_say_what_left_its_band_and_so_does_their_status(wo
     status, output = workplace.run("run", "small")
     assert status == 1 and "failed" not in output, output
     assert (
-        "Outside its band: stack slow, workers 1, epochs 2: train_s is 15.00 (n = 1), the reference 10.00, its "
-        "band 9.00 to 11.00; outside: 50.0 % above the reference."
+        "Outside its band: stack slow, workers 1, epochs 2: train_s is 15.00 (n = 1), the reference 10.00, "
+        "its band 9.00 to 11.00; outside: 50.0 % above the reference."
     ) in output
     assert "1 of 2 figures with a reference left its band: the exit code is 1, even if" in output
     assert (
