@@ -74,9 +74,15 @@ def test_the_toy_is_small() -> None:
 
 
 # Determined is its stand-in here.
-@pytest.mark.parametrize("stack", ["ddp", "spark", "determined", "toy"])
+@pytest.mark.parametrize("stack", ["ddp", "spark", "determined"])
 def test_a_stack_conforms(crowd: Testbed, stack: str) -> None:
     found = outcomes(crowd, stack)
+
+    assert len(found) > 10 and set(found.values()) == {"passed"}, found
+
+
+def test_the_toy_conforms(crowd: Testbed) -> None:
+    found = outcomes(crowd, "toy")
 
     assert len(found) > 10 and set(found.values()) == {"passed"}, found
 
