@@ -172,7 +172,7 @@ def test_plots_are_as_dark_as_the_page(
         drawn = Image.open(io.BytesIO(plot.screenshot_as_png)).convert("RGB")
         colours = drawn.getcolors(drawn.width * drawn.height)
         assert colours is not None and max(colours)[1] == ground
-        assert scheme == "light" or (0, 0, 0) not in {colour for _, colour in colours}  # unreadable in the dark
+        assert scheme == "light" or (0, 0, 0) not in {colour for _, colour in colours}  # unreadable there
         # Lines and letters contrast with the background.
         darkest, lightest = drawn.convert("L").getextrema()
         assert isinstance(darkest, int | float) and darkest < 30
