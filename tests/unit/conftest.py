@@ -1,4 +1,4 @@
-"""Marks what takes long among the tests without nodes: `make unit` leaves it out."""
+"""Marks the slow ones of the tests without nodes; `make unit` leaves them out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 #: Fixtures that start ranks, a browser, or the command that runs a matrix.
 STARTERS = {"browser", "ranks", "whole", "workplace"}
-#: Modules that start ansible-playbook, the matrix's command or torch's ranks by themselves, or ask mirrors.
+#: Modules that start ansible-playbook, the matrix's command or torch's ranks themselves, or query mirrors.
 SLOW_MODULES = {
     "test_loop",
     "test_check_gpus",
@@ -19,7 +19,7 @@ SLOW_MODULES = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark them."""
+    """Mark the slow tests."""
     for item in items:
         if STARTERS & set(getattr(item, "fixturenames", ())) or item.path.stem in SLOW_MODULES:
             item.add_marker(pytest.mark.slow)

@@ -1,4 +1,4 @@
-"""Every kind of connection that an inventory may say is one by which tests reach a node."""
+"""Tests reach nodes by every kind of connection that an inventory may set."""
 
 from __future__ import annotations
 
@@ -46,5 +46,5 @@ def test_other_connections_are_ansibles_own(connection: str, backend: str) -> No
     found = reached(ansible_connection=connection)
     kind = found.NAME
     assert kind == backend
-    # Ansible sees to becoming root by itself.
+    # Ansible becomes root by itself.
     assert found.sudo or kind == "ansible"

@@ -1,4 +1,4 @@
-"""The parts of the verbs that run tests, and what a caller who names none of them is told."""
+"""The parts of the verbs that run tests, and the answer to an unknown part."""
 
 from __future__ import annotations
 

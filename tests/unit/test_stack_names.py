@@ -1,4 +1,4 @@
-"""A stack is its role, its launcher, its variables, its pages and its own tests: nothing else names one."""
+"""Only a stack's own role, launcher, variables, pages and tests name it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from experiments.util.paths import REPOSITORY
 
 STACKS = sorted(path.parts[-3] for path in (REPOSITORY / "roles").glob("*/tasks/run.yml"))
 NAMED = re.compile(rf"\b({'|'.join(STACKS)})\b", re.IGNORECASE)
-#: A stack's own rooms, and what is about stacks by its nature.
+#: Files that belong to a stack, and files that are about stacks by nature.
 OWN = re.compile(
     rf"roles/({'|'.join(STACKS)})/"
     rf"|training/launchers/({'|'.join(STACKS)})\w*\.py"
     rf"|inventory/common/({'|'.join(STACKS)})\.yml"
-    r"|roles/python_env/files/locks/"  # the environment's inputs, and what they are resolved to
+    r"|roles/python_env/files/locks/"  # the environment's inputs and resolved versions
     r"|experiments/matrices/"
     r"|experiments/search/"  # a search is submitted to the one stack that has searches
     r"|docs/|README\.md|CHANGELOG\.md|CITATION\.cff|CONTRIBUTING\.md|roles/README\.md|roles/\w+/README\.md"
     r"|tests/(data|unit|e2e|standins|gpu|nodes/stacks|conformance)/|tests/parts\.py"
 )
-#: What names a stack all the same, each with its reason.
+#: Other files that may name a stack, each with the reason.
 ALLOWED = {
     "experiments/analysis/dissertation.yml": "what the dissertation measured, stack by stack",
-    "experiments/analysis/dissertation.py": "holds its tables against DDP, as it did",
-    "experiments/analysis/dissertation_figures.py": "rebuilds its tables, which hold stacks against DDP",
+    "experiments/analysis/dissertation.py": "compares its tables with DDP, as the dissertation did",
+    "experiments/analysis/dissertation_figures.py": "rebuilds its tables, which compare stacks with DDP",
     "experiments/report/sections/situations.yml": "its recommendations, which name stacks",
     "inventory/common/cluster.yml": "the stacks that a cluster has unless its inventory says otherwise",
     "inventory/lab/group_vars/all/lab.yml": "the stacks of the worked example",
@@ -61,5 +61,5 @@ def test_nothing_else_names_a_stack() -> None:
     found = names()
 
     assert {name: lines for name, lines in found.items() if name not in ALLOWED} == {}
-    assert set(ALLOWED) - set(found) == set(), "these name no stack any more: take them off the list"
+    assert set(ALLOWED) - set(found) == set(), "these no longer name a stack: take them off the list"
     assert len(ALLOWED) <= 12

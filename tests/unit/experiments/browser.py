@@ -1,4 +1,4 @@
-"""A headless Chromium for tests of pages: the distribution's own, and nothing is ever downloaded for it."""
+"""A headless Chromium for tests of pages: the distribution's own package; nothing is ever downloaded."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from selenium.webdriver.chrome.service import Service
 CHROMIUM: Final = shutil.which("chromium") or shutil.which("chromium-browser")
 CHROMEDRIVER: Final = shutil.which("chromedriver")
 LACKING: Final = (
-    "There is no browser to look at the page with: install chromium and chromium-driver (apt-get install "
-    "chromium chromium-driver; tests/run does it where it is root on Debian)."
+    "There is no browser to open the page with: install chromium and chromium-driver (apt-get install "
+    "chromium chromium-driver; tests/run does this as root on Debian)."
 )
 SECONDS: Final = 60  # for a page to load, a script to end, the driver to answer
 
@@ -36,7 +36,7 @@ class Browser:
         return dict(self.driver.execute_cdp_cmd(name, values))
 
     def look(self, width: int, height: int = 900, media: str = "", **features: str) -> None:
-        """Sets the page's size in CSS pixels, its medium and what its reader prefers (color_scheme)."""
+        """Sets the page's size in CSS pixels, its medium and its reader's preferences (color_scheme)."""
         self.command(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -54,17 +54,17 @@ class Browser:
         self.driver.get(page.resolve().as_uri())
 
     def ask(self, script: str, *values: Any) -> Any:
-        """What a script says that runs in the page."""
+        """Runs a script in the page and returns its result."""
         return self.driver.execute_script(script, *values)
 
     def requests(self) -> list[str]:
-        """What was asked for since the last call, by address."""
+        """The addresses requested since the last call."""
         messages = [json.loads(entry["message"])["message"] for entry in self._log("performance")]
         sent = [each["params"] for each in messages if each["method"] == "Network.requestWillBeSent"]
         return [each["request"]["url"] for each in sent]
 
     def complaints(self) -> list[Mapping[str, Any]]:
-        """What the browser wrote on its console since the last call."""
+        """The browser's console messages since the last call."""
         return self._log("browser")
 
     def _log(self, kind: str) -> list[Mapping[str, Any]]:
@@ -72,16 +72,16 @@ class Browser:
 
 
 def pages(pdf: bytes) -> int:
-    """How many pages a PDF has that Chromium wrote, which leaves its page objects uncompressed."""
+    """The number of pages of a PDF written by Chromium, which leaves page objects uncompressed."""
     return len(re.findall(rb"/Type\s*/Page\b", pdf))
 
 
 @contextmanager
 def chromium(folder: Path) -> Iterator[Browser]:
-    """A browser with its profile in `folder`, ended at the end."""
+    """A browser with its profile in `folder`, closed at the end."""
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM or ""
-    # /dev/shm is small in containers; no name is looked up, so that nothing can leave the machine.
+    # /dev/shm is small in containers; names are not resolved, so nothing can leave the machine.
     for argument in (
         "--headless=new",
         "--disable-gpu",
@@ -90,7 +90,7 @@ def chromium(folder: Path) -> Iterator[Browser]:
         "--no-proxy-server",
         "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost",
         f"--user-data-dir={folder}",
-        *(["--no-sandbox"] if os.geteuid() == 0 else []),  # Chromium refuses root inside of its sandbox
+        *(["--no-sandbox"] if os.geteuid() == 0 else []),  # Chromium's sandbox refuses root
     ):
         options.add_argument(argument)
     options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})

@@ -1,7 +1,7 @@
-"""A stand-in for ansible-playbook: writes the files that the real playbooks would, as a folder tells it to.
+"""A stand-in for ansible-playbook that writes the files the real playbooks would.
 
-Started as `fake-ansible-playbook playbooks/X.yml -e @vars.json` with FAKE_CLUSTER naming that folder:
-`cluster.json` and `behaviour.json` are read, `calls.jsonl` is written.
+Started as `fake-ansible-playbook playbooks/X.yml -e @vars.json`. In the folder that FAKE_CLUSTER names it
+reads `cluster.json` and `behaviour.json`, which control it, and writes `calls.jsonl`.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path.cwd()))  # the checkout that it was called in
+sys.path.insert(0, str(Path.cwd()))  # the checkout it is called in
 
 from training.util.digest import code_digest
 
@@ -112,7 +112,7 @@ def run(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> i
     time.sleep(how.get("takes", 0))
     if "tells_error" in how:
         event("error", rank=0, message=how["tells_error"])
-    if how.get("meets"):  # others that must be under way at the same time
+    if how.get("meets"):  # how many others must be running at the same time
         (folder / f"here-{run_id}").touch()
         while len(list(folder.glob("here-*"))) <= how["meets"]:
             time.sleep(0.02)

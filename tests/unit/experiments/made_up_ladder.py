@@ -1,4 +1,4 @@
-"""A campaign with a ladder, made by hand: what each rung takes is known."""
+"""A hand-made campaign with a ladder whose rungs take known times."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ LADDER = {
 
 
 def specification(stack: str, tokenizing: str, seed: int, workers: int = 2) -> RunSpec:
-    """A run on a rung."""
+    """The specification of a run on a rung."""
     one = spec(stack, workers, seed)
     return one.model_copy(update={"conditions": one.conditions.model_copy(update={"tokenizing": tokenizing})})
 
 
 def row(one: RunSpec, **changes: Any) -> PlannedRun:
-    """Its row of the plan; with one core each, one thread is the cluster's number of them, too."""
+    """The run's row of the plan; on one-core nodes, one thread is also the cluster's number of threads."""
     tokenizing = one.conditions.tokenizing
     axes = {"stack": one.stack, "threads": "cluster", "tokenizing": tokenizing, "workers": one.work.workers}
     axes |= {"epochs": 2, "seed": one.work.seed}
@@ -41,7 +41,7 @@ def row(one: RunSpec, **changes: Any) -> PlannedRun:
 
 
 def outcome(one: RunSpec, train_s: float, data: float, attempt: int = 1) -> Record:
-    """Its record, with so many seconds of train_s in the phase data."""
+    """The run's record, with `data` seconds in the phase data."""
     total_s = train_s + 12.0
     phases = dict.fromkeys(PHASES, 0.0) | {"data": data, "forward": 10.0, "backward": 20.0}
     phases["other"] = total_s - sum(phases.values())
@@ -60,7 +60,7 @@ def outcome(one: RunSpec, train_s: float, data: float, attempt: int = 1) -> Reco
 
 
 def ladder(results: Path, seeds: int, tokenizing_s: float, stack_s: float, noise_s: float) -> Campaign:
-    """Tokenising in the loop costs `tokenizing_s`, Spark `stack_s`, give or take `noise_s`."""
+    """A campaign: tokenising in the loop costs `tokenizing_s`, Spark `stack_s`, give or take `noise_s`."""
     plan: list[PlannedRun] = []
     records: list[Record] = []
     draw = random.Random(7)

@@ -1,4 +1,4 @@
-"""A campaign made by hand with all that a report's page must bear: seeds, GPUs, failures, long words."""
+"""A hand-made campaign with all that a report's page must cope with: seeds, GPUs, failures, long words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.records.record import Record
 from tests.unit.experiments.made_up_records import campaign, planned, record, spec
 from tests.unit.experiments.made_up_use import rank_use
 
-STACKS: Final = {"ddp": 1.0, "spark": 1.25, "determined": 1.08}  # and how much longer each takes
+STACKS: Final = {"ddp": 1.0, "spark": 1.25, "determined": 1.08}  # factors on the training time
 SEEDS: Final = (1, 2, 3)
 LENGTHS: Final = (2, 10)  # epochs
 PATH: Final = "/srv/trainbed/" + "a-folder-with-a-long-name/" * 6

@@ -1,4 +1,4 @@
-"""Campaigns and records made by hand, for tests of what is made of them."""
+"""Hand-made campaigns and records for tests."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def record(
 
 
 def campaign(results: Path, plan: list[PlannedRun], records: list[Record]) -> Campaign:
-    """A campaign's folder with these records in it."""
+    """A campaign whose folder holds these records."""
     folder = results / "made" / NAME
     folder.mkdir(parents=True)
     (folder / "training.zip").write_bytes(CODE)
@@ -175,7 +175,7 @@ def campaign(results: Path, plan: list[PlannedRun], records: list[Record]) -> Ca
 
 
 def quick(results: Path) -> Campaign:
-    """What the quick matrix may look like: everything ok."""
+    """A campaign like one of the quick matrix, with every run ok."""
     cells = [
         ("ddp", 1, 50.0, 62.0),
         ("ddp", 2, 32.0, 45.0),
@@ -191,7 +191,7 @@ def with_batches(
 ) -> Campaign:
     """A campaign with batches as an axis: stack, workers, epochs, batch, and train_s of seeds 1, 2, ...
 
-    What is in `changes` is different in all records of Spark.
+    `changes` apply to all of Spark's records.
     """
     plan, records = [], []
     for stack, workers, epochs, batch, times in cells:

@@ -1,4 +1,4 @@
-"""What ranks used, made up."""
+"""Made-up resource use of ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ NO_RAPL = "/sys/class/powercap shows no package of the processor, as in virtual 
 
 
 def rank_use(**changes: dict[str, Any]) -> dict[str, Any]:
-    """A rank's use in 40 s, on a machine that tells no energy; `changes` are to be made in its parts."""
+    """A rank's use over 40 s on a machine that reports no energy; `changes` update its parts."""
     mb = 2**20
     use: dict[str, dict[str, Any]] = {
         "cpu": {"user_s": 36.0, "system_s": 2.0, "voluntary_switches": 900, "involuntary_switches": 70}

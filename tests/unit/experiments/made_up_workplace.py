@@ -1,4 +1,4 @@
-"""A copy of the code that may be changed and driven as a program, against a stand-in for ansible-playbook."""
+"""A copy of the code that tests may change and run as a program, with a stand-in for ansible-playbook."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Workplace:
         (self.root / "ansible.cfg").write_text("")
         self.matrix(MATRIX)
         self.program = folder / "fake-ansible-playbook"
-        # Without site packages it starts in hundredths of a second.
+        # Without site-packages it starts in hundredths of a second.
         self.program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -S -E "{STAND_IN}" "$@"\n')
         self.program.chmod(0o755)
         self.cluster()
@@ -96,7 +96,7 @@ class Workplace:
         (self.cluster_folder / "cluster.json").write_text(json.dumps(content | changes))
 
     def behaviour(self, **how: Any) -> None:
-        """Says how the playbooks behave from now on."""
+        """Sets how the playbooks behave from now on."""
         (self.cluster_folder / "behaviour.json").write_text(json.dumps(how))
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
@@ -115,7 +115,7 @@ class Workplace:
         )
 
     def run(self, *arguments: str) -> tuple[int, str]:
-        """Runs `python -m experiments`; exit status and everything it said."""
+        """Runs `python -m experiments`; returns the exit status and all output."""
         process = self.start(*arguments)
         output, _ = process.communicate(timeout=60)
         return process.returncode, output
@@ -130,7 +130,7 @@ class Workplace:
         ]
 
     def forget_calls(self) -> None:
-        """Begins a new list of calls."""
+        """Starts a new list of calls."""
         (self.cluster_folder / "calls.jsonl").unlink()
 
     def campaigns(self) -> list[Path]:
@@ -159,5 +159,5 @@ def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
     """Waits until `condition` holds, or fails."""
     end = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < end, "it did not come to that in time"
+        assert time.monotonic() < end, "the condition did not hold in time"
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Loads and calls the Python that lies in roles: modules, plugins and scripts, which are no packages."""
+"""Loads and calls Python files in roles: modules, plugins and scripts, which are not in packages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def load(path: str) -> ModuleType:
 
 
 def call(module: ModuleType, *, check: bool = False, **arguments: Any) -> dict[str, Any]:
-    """What an Ansible module returns for these arguments, called within this process."""
+    """Call an Ansible module within this process; returns its result."""
     said = io.StringIO()
     with (
         patch_module_args({**arguments, "_ansible_check_mode": check}),

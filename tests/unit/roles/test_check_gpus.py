@@ -1,4 +1,4 @@
-"""The check of the GPUs, on CPUs and gloo: two ranks, started by torchrun as on the workers."""
+"""The GPU check, on CPUs and gloo: two ranks, started by torchrun as on the workers."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_container_without_gpus_is_named() -> None:
     ],
 )
 def test_a_build_covers_a_device_or_not(capability: tuple[int, int], built_for: list[str], has: bool) -> None:
-    # In a process of its own: Ansible's modules, which other tests here load, do not bear torch.
+    # In its own process: torch clashes with Ansible's modules, which other tests here load.
     question = (
         "import runpy, sys; module = runpy.run_path(sys.argv[1], run_name='check'); "
         f"print(module['has_code_for']({capability!r}, {built_for!r}))"

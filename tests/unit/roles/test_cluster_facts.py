@@ -1,4 +1,4 @@
-"""What the inventory sets of a stack's runs, as a digest."""
+"""The digest of what the inventory sets for a stack's runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STACKS = ["ddp", "spark"]
 
 
 def digests(**variables: Any) -> dict[str, str]:
-    """The digests of a cluster of two nodes, of which the second has these variables."""
+    """The digests of a cluster of two nodes; the second has these variables."""
     said = {"ddp_shm_size": "1g", "spark_executor_memory": "2g", "run_place": 0}
     hostvars = {"master": said, "worker1": said | variables, "elsewhere": {"ddp_shm_size": "9g"}}
     listed = json.dumps({"_meta": {"hostvars": hostvars}})

@@ -46,7 +46,7 @@ def test_argument_specs_describe_every_default(role: Path) -> None:
 
 
 def tasks(found: Any) -> Iterator[dict[str, Any]]:
-    """All tasks in a file, those within blocks too."""
+    """All tasks in a file, including those within blocks."""
     for task in found or []:
         yield task
         for part in ("block", "rescue", "always"):
@@ -86,7 +86,7 @@ def test_roles_declare_the_roles_that_they_call(role: Path) -> None:
 def test_a_role_that_may_end_early_imports_no_other(role: Path) -> None:
     texts = [path.read_text(encoding="utf-8") for path in (role / "tasks").glob("*.yml")]
     if any("meta: end_role" in text for text in texts):
-        # Ansible skips the tasks of this role only, and begins again at the first one of another.
+        # end_role skips this role's own tasks only: those of an imported role would still run.
         assert not any("import_role:" in text for text in texts)
 
 

@@ -1,4 +1,4 @@
-"""Configurations of Determined's are checked against the keys that it knows, before they are installed."""
+"""Determined's configurations are checked against the keys it knows before they are installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ unknown_keys = load("roles/determined/filter_plugins/determined.py").unknown_key
 
 
 def keys(kind: str) -> Any:
-    """The list of keys, with its references to itself worked out as Ansible does it."""
+    """The list of keys, with its self-references resolved as Ansible does."""
     content = yaml.safe_load((ROOT / "roles/determined/vars/keys.yml").read_text(encoding="utf-8"))
 
     def worked_out(value: Any) -> Any:
@@ -54,7 +54,7 @@ def test_every_key_of_a_real_master_is_known() -> None:
             {"task_container_defaults": {"shm_size": 1}},
             "Determined 0.38.1 knows no key task_container_defaults.shm_size (did you mean shm_size_bytes?)",
         ),
-        # Old documents show these.
+        # Old documentation shows these.
         ("agent", {"master_host": "a", "label": "x"}, "Determined 0.38.1 knows no key label."),
         ("agent", {"id": "x"}, "Determined 0.38.1 knows no key id."),
         ("agent", {"security": True}, "security holds True, but should hold keys: tls."),

@@ -58,7 +58,7 @@ def test_a_changed_file_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture
 def asked(tmp_path: Path) -> dict[str, Any]:
-    """Arguments of the module, for a lock of nothing."""
+    """The module's arguments, with an empty lock file."""
     lock = tmp_path / "lock.txt"
     lock.write_text("", encoding="utf-8")
     (tmp_path / "cache").mkdir()

@@ -1,4 +1,4 @@
-"""playbooks/run_matrix.yml hands its inventory on to the command behind it, wherever the repository lies."""
+"""playbooks/run_matrix.yml passes its inventory on to the command behind it, wherever the repository is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ as_variable = load("playbooks/action_plugins/experiments.py").as_variable
 
 
 def test_inventories_of_the_repository_are_named_from_there() -> None:
-    # Also where the repository's own path has a comma, by which Ansible would split the variable.
+    # Relative, because Ansible would split the variable at a comma in the repository's path.
     assert as_variable([str(ROOT / "inventory/testbed"), "one,two,"]) == "inventory/testbed,one,two,"
     assert as_variable([]) == ""
 

@@ -1,4 +1,4 @@
-"""The list of a node's GPUs, from made-up devices and from what real drivers were seen to answer."""
+"""The list of a node's GPUs, from made-up devices and recorded answers of real drivers."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_what_lacks_is_added_where_it_lacks(sources: Path) -> None:
         "components": "non-free",
         "signed-by": "/usr/share/keyrings/debian-archive-keyring.pgp",
     }
-    # What this file itself added counts as lacking: it would be gone otherwise.
+    # What this file itself added counts as lacking; otherwise rewriting the file would drop it.
     assert second["components"] == "contrib non-free"
     assert second["signed-by"].endswith(" abc")
 

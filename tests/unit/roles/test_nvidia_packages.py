@@ -1,7 +1,7 @@
-"""The packages that the tables name are in the distributions' indexes, with the branch that the tables say.
+"""The packages that the tables name are in the distributions' indexes, with the branch that the tables state.
 
-By apt itself, from the mirror that this machine's apt is set to, in folders of its own. Where a distribution
-can't be reached from here, its rows are skipped, and say so.
+Asks apt itself, in folders of its own, with the mirror that this machine's apt uses. The rows of a
+distribution that can't be reached from here are skipped, with that reason.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Apt:
 
 
 def mirror(origin: str) -> str | None:
-    """Where this machine's apt takes a distribution from; None where it does not know it."""
+    """This machine's apt mirror of a distribution; None if it has none."""
     question = [
         "apt-get",
         "indextargets",
@@ -61,7 +61,7 @@ def mirror(origin: str) -> str | None:
 
 @pytest.fixture(scope="module")
 def indexes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Apt | str]:
-    """For every system its apt, or why there is none."""
+    """For every system its apt, or the reason why it has none."""
     found: dict[str, Apt | str] = {}
     for system, release in RELEASES.items():
         origin = system.split("-")[0]

@@ -1,4 +1,4 @@
-"""Which driver, which kernel modules and which build of torch a GPU gets: every row of the tables."""
+"""The driver, kernel modules and torch build that a GPU gets: every row of the tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TABLES = yaml.safe_load((ROOT / "roles/nvidia/vars/main.yml").read_text(encoding
 CHIPS, ARCHITECTURES = TABLES["nvidia_chips"], TABLES["nvidia_architectures"]
 DRIVERS, VARIANTS = TABLES["nvidia_drivers"], TABLES["nvidia_variants"]
 
-# Cards that people have, by their PCI device id.
+# Common cards: PCI device id, architecture, compute capability.
 CARDS = {
     "GTX 1060 3GB": ("1c02", "Pascal", "6.1"),
     "GTX 1060 6GB": ("1c03", "Pascal", "6.1"),

@@ -1,4 +1,4 @@
-"""How nodes inherit the way to the outside: apt sources, pip settings, credentials."""
+"""How nodes inherit access to the outside: apt sources, pip settings, credentials."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_sources_hold_no_credentials_and_only_the_distributions_own(apt: Path) -
     assert settings["apt_auth"] == ["machine https://mirror.example/debian login ada password s3kret"]
     assert "https://mirror.example/debian bookworm-updates main contrib" in text
     assert settings["directories"] == ["/srv/mirror"]
-    # The distribution's own keyring is on every node; another one travels, to a place of its own.
+    # The distribution's own keyring is on every node; others are copied, to a place of their own.
     assert settings["keyrings"] == ["/k.gpg"]
     assert "signed-by=/etc/apt/keyrings/k.gpg" in text
     assert "signed-by=/usr/share/keyrings/debian-archive-keyring.gpg" in text
@@ -96,7 +96,7 @@ def test_pip_settings_of_the_environment_win_and_keep_every_index(tmp_path: Path
     assert f"file://{simple}\n    https://two.example/simple" in text
     assert f"find-links = {wheels}" in text
     assert "cert = /etc/ssl/certs/ca-certificates.crt" in text
-    # An index's pages point at files beside it, so its parent is what nodes need.
+    # An index's pages point at files beside it, so nodes need its parent.
     assert directories == [str(simple.parent), str(wheels)]
 
 

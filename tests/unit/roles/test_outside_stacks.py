@@ -1,4 +1,4 @@
-"""What a folder outside of the checkout says of its stacks holds for every node, as a default."""
+"""The variables that a folder outside the checkout sets for its stacks are defaults on every node."""
 
 from __future__ import annotations
 

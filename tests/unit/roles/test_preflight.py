@@ -1,4 +1,4 @@
-"""What the preflight says of inventories that cannot work, by the playbook itself; no node is reached."""
+"""The preflight's messages about unusable inventories, from the playbook itself; no node is reached."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_testbed_stays_within_its_own_addresses(monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("name", ["provision", "testbed"])
 @pytest.mark.parametrize(("release", "refused"), [("2.18.9", True), ("2.22.0", True), ("2.19.0", False)])
 def test_another_ansible_is_one_sentence(tmp_path: Path, name: str, release: str, refused: bool) -> None:
-    # The inventory is refused where Ansible is not: nothing is reached or changed in either case.
+    # Where Ansible is accepted, the inventory is refused: nothing is reached or changed either way.
     nowhere = inventory(tmp_path, [], ["w1"])
     done = playbook(f"playbooks/{name}.yml", "-e", f"preflight_ansible_version={release}", inventory=nowhere)
     said = re.sub(r"\s+", " ", done.stdout + done.stderr)

@@ -1,4 +1,4 @@
-"""What --tags leaves out of playbooks/provision.yml: never the lock, and nothing that must hold before."""
+"""What --tags leaves out of playbooks/provision.yml: never the lock, and never a preliminary check."""
 
 from __future__ import annotations
 
@@ -58,9 +58,9 @@ def test_steps_are_told_apart(whole: dict[str, list[str]]) -> None:
     assert "docker : Install the engine" in nodes["install"] - nodes["configure"] - nodes["run"]
     assert "docker : Configure the engine" in nodes["configure"] - nodes["install"] - nodes["run"]
     assert "docker : Wait for the engine" in nodes["run"] - nodes["install"] - nodes["configure"]
-    # What is configured is brought into effect.
+    # Configuring also brings the configuration into effect.
     assert "docker : Run the engine" in nodes["configure"] & nodes["run"]
-    # No task is without a step: it would be left out by each of them.
+    # Every task belongs to a step; otherwise each step by itself would leave it out.
     assert set.union(*nodes.values()) == set(whole["Set up the nodes"])
 
 

@@ -1,4 +1,4 @@
-"""What the callback plugin records, by Ansible itself, of a playbook and roles made up for it."""
+"""What the callback plugin records when Ansible itself plays a made-up playbook and roles."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Checkout:
         (root / "made").write_text(yaml.safe_dump({"all": {"hosts": {"one": host, "two": host}}}))
 
     def play(self, *arguments: str, roles: tuple[str, ...] = ("outer", "inner"), **how: Any) -> str:
-        """Run the playbook; what Ansible said."""
+        """Run the playbook; returns Ansible's output."""
         name, told = how.get("name", "provision"), how.get("told", True)
         play = {"hosts": "all", "gather_facts": False, "become": False, "roles": list(roles)}
         tasks = {"pre_tasks": [TELL]} if told else {}
@@ -88,7 +88,7 @@ class Checkout:
         return done.stdout + done.stderr
 
     def records(self) -> list[Provisioning]:
-        """What was recorded; nothing else may lie beside it."""
+        """The records; their folder may hold nothing else."""
         folder = self.root / "results" / "provisioning"
         paths = sorted(folder.iterdir()) if folder.exists() else []
         assert all(path.name[0].isdigit() and path.suffix == ".json" for path in paths)
@@ -109,7 +109,7 @@ def test_roles_are_counted_with_those_that_called_them(checkout: Checkout) -> No
     assert found == {
         ("outer",): (2, {"one": 1}, []),
         ("outer", "inner"): (2, {"one": 1, "two": 1}, []),
-        ("inner",): (2, {}, []),  # done already, within outer
+        ("inner",): (2, {}, []),  # already done within outer
     }
     by_host = {(*done.within, done.role): done.tasks_by_host for done in record.roles}
     assert by_host == {
@@ -150,7 +150,7 @@ def test_what_sets_nothing_up_is_not_recorded(
 
 
 def test_what_was_left_out_is_said(checkout: Checkout) -> None:
-    # Options of ansible-playbook that leave something out, which the record must tell: no test is skipped.
+    # The record must name ansible-playbook's options that leave something out.
     checkout.play("--limit", "one", "--skip-tags", "never_there")
     (record,) = checkout.records()
     assert record.partial == ["skip_tags=never_there", "subset=one"]
@@ -158,9 +158,9 @@ def test_what_was_left_out_is_said(checkout: Checkout) -> None:
 
 def test_the_output_is_as_without_it(checkout: Checkout) -> None:
     checkout.play()  # from here on nothing changes
-    without = checkout.play(settings={"ANSIBLE_CALLBACKS_ENABLED": "minimal"})  # which is no such plugin
+    without = checkout.play(settings={"ANSIBLE_CALLBACKS_ENABLED": "minimal"})  # only another plugin
     assert len(checkout.records()) == 1
-    # Which of two nodes answers first is chance.
+    # Which of the two nodes answers first is random.
     assert sorted(checkout.play().splitlines()) == sorted(without.splitlines())
     assert "PLAY RECAP" in without
     assert len(checkout.records()) == 2

@@ -15,8 +15,8 @@ import pytest
 
 from tests.unit.roles.loading import load
 
-# Stand-ins for systemd and for the engine, each with one job, a real process that is started beforehand.
-#: How both begin: what they were told of their job, a note of the call, and whether the job lives.
+# Stand-ins for systemd and the engine, each with one job: a real process, started beforehand.
+#: How both begin: they read about their job, note the call, and define whether the job is alive.
 JOB = """\
 #!{python} -SE
 import json, os, signal, sys
@@ -77,7 +77,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 class Job:
-    """A node with one job: what the module is asked for, and stand-ins for whoever runs it."""
+    """A node with one job: the module's arguments, and stand-ins for systemd and the engine."""
 
     def __init__(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch, program: str, *, container: bool = False
@@ -110,13 +110,13 @@ class Job:
         monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
 
     def write(self, name: str, text: str, **values: str) -> None:
-        """A stand-in."""
+        """Write a stand-in."""
         path = self.folder / name
         path.write_text(text.format(python=sys.executable, place=str(self.folder), **values))
         path.chmod(0o755)
 
     def ends(self, **about: object) -> None:
-        """How the stand-ins say that it ended."""
+        """Set how the stand-ins report the job's end."""
         unit = {"pid": self.process.pid, "ends": "exited", "code": 1, "status": 0}
         unit |= {"began": int(self.began * 1e6), "ended": int((self.began + 2) * 1e6)}
         (self.folder / "unit.json").write_text(json.dumps(unit | about))
@@ -124,13 +124,13 @@ class Job:
 
     @property
     def calls(self) -> list[str]:
-        """What systemctl or docker was asked besides the state."""
+        """The calls of systemctl and docker that end the job or clean up after it."""
         calls = (self.folder / "calls").read_text().splitlines()
         return [call for call in calls if not call.startswith(("show ", "inspect ", "run ", "logs "))]
 
     @property
     def note(self) -> dict[str, Any]:
-        """What was noted."""
+        """The note that the module wrote."""
         note: dict[str, Any] = json.loads((self.folder / "launch.json").read_text())
         return note
 

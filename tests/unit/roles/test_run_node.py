@@ -1,4 +1,4 @@
-"""Ending what is left of runs on a node: real processes, and only those that are meant."""
+"""Ending what is left of runs on a node: real processes, and only the intended ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def script(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @contextmanager
 def running(name: str, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is called `name` and ends by itself after so many seconds, or is killed."""
+    """A process called `name` that ends by itself after so many seconds, or is killed."""
     command = [sys.executable, "-SEc", PROGRAM, name, str(seconds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stdout.readline()
@@ -46,7 +46,7 @@ def running(name: str, seconds: float) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def reaped(script: ModuleType, process: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have zombies of this test's own vanish, as init would have them."""
+    """Reap this test's own zombies, as init would."""
     look = script.processes_there
 
     def looking(patterns: list[str], user: str) -> dict[int, str]:
@@ -108,7 +108,7 @@ echo "$@" >> {place}/calls
 
 
 def programs(folder: Path, monkeypatch: pytest.MonkeyPatch, **texts: str) -> None:
-    """Stand-ins, and nothing else on the path."""
+    """Put these stand-ins first on the PATH; without any, the PATH has no programs."""
     for name, text in texts.items():
         (folder / name).write_text(text.format(place=folder))
         (folder / name).chmod(0o755)

@@ -1,4 +1,4 @@
-"""Putting a run on the shared storage and bringing home what it left, by the role itself, on this machine."""
+"""Staging a run on the shared storage and bringing home what it left, by the role itself on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.unit.roles.loading import ROOT
 
 
 def played(entry: str, folder: Path, variables: dict[str, Any]) -> tuple[int, str]:
-    """Call roles/runs/tasks/<entry>.yml; its status and all it said, on one line."""
+    """Call roles/runs/tasks/<entry>.yml; returns its exit status and its output on one line."""
     task = {"name": "Call", "ansible.builtin.import_role": {"name": "runs", "tasks_from": entry}}
     play = {"hosts": "localhost", "connection": "local", "become": False, "gather_facts": False}
     playbook = folder / f"{entry}.yml"
@@ -40,7 +40,7 @@ def played(entry: str, folder: Path, variables: dict[str, Any]) -> tuple[int, st
 
 
 def staged(folder: Path, run_dir: Path, code: Path) -> tuple[int, str]:
-    """Stage a run with this directory and that one for its code."""
+    """Stage a run in `run_dir`, with its code in `code`."""
     archive = folder / "sent.zip"
     with zipfile.ZipFile(archive, "w") as content:
         content.writestr("training/__init__.py", "")
@@ -57,7 +57,7 @@ def staged(folder: Path, run_dir: Path, code: Path) -> tuple[int, str]:
 
 
 def pulled(folder: Path, run_dir: Path) -> tuple[int, str]:
-    """Bring home what is in the directory."""
+    """Bring home what is in `run_dir`."""
     return played("pull", folder, {"run_dir": str(run_dir), "run_dest": str(folder / "home")})
 
 
@@ -102,7 +102,7 @@ NOTES = [
 
 
 def left(folder: Path, *notes: dict[str, Any], **files: str) -> Path:
-    """The directory of a run of which nodes noted how it ended."""
+    """The directory of a run, with the nodes' notes of how it ended."""
     run_dir = folder / "runs" / "01"
     for name in ("logs", "checkpoints", "tokens"):
         (run_dir / name).mkdir(parents=True)
@@ -132,7 +132,7 @@ def test_a_run_that_failed_is_brought_home_too(tmp_path: Path) -> None:
     status, said = pulled(tmp_path, run_dir)
     assert status != 0 and f"plain ended with exit code 3; its output is in {tmp_path}/home/logs." in said
     launch = json.loads((tmp_path / "home" / "launch.json").read_text())
-    assert (launch["exit_code"], launch["ended"]) == (3, 19.5)  # by the account of who was asked
+    assert (launch["exit_code"], launch["ended"]) == (3, 19.5)  # launcher.json says when it ended
 
 
 def test_where_a_node_noted_nothing_it_is_not_known_how_the_run_ended(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Small private files written at once, by Ansible itself."""
+"""Small private files written in one call, by Ansible itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def call(path: Path, contents: dict[str, str], copies: dict[str, str], *options:
     done = subprocess.run(
         [*command, "-M", str(ROOT / "roles/testbed/library"), *options, "-a", arguments],
         env={**environment, "ANSIBLE_PYTHON_INTERPRETER": sys.executable},
-        cwd="/",  # away from the settings of the repository
+        cwd="/",  # away from the repository's ansible.cfg
         capture_output=True,
         text=True,
         check=False,
@@ -51,6 +51,6 @@ def test_files_are_written_once_privately_and_leftovers_go(tmp_path: Path) -> No
         ["nodes/a/link", "nodes/b/key"],
         ["nodes/a/key"],
     )
-    # Directories that no name begins with are none of its business.
+    # It leaves directories alone that no wanted name begins with.
     assert (root / "ssh" / "login").exists()
     assert (root / "image" / "x.conf").exists()

@@ -1,4 +1,4 @@
-"""A worker of Spark's starts with the GPUs that the node has, and says in its log what is wrong with them."""
+"""A Spark worker starts with the GPUs that the node has, and its log says what is wrong with them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def gpu(index: int, **others: Any) -> dict[str, Any]:
 
 
 def start(folder: Path, listed: dict[str, Any]) -> tuple[str, list[str], Path]:
-    """Start the worker with a stand-in for the lister; what it said, the options it got, its resources."""
+    """Start the worker with a stand-in for the lister; returns its stderr, its options and its resources."""
     lister, resources = folder / "lister-stand-in", folder / "gpus.json"
     lister.write_text(f"#!/bin/sh\necho '{json.dumps(listed)}'\n", encoding="utf-8")
     lister.chmod(0o755)

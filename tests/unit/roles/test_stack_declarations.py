@@ -1,4 +1,4 @@
-"""What the roles of stacks declare that their runs leave on nodes."""
+"""What stacks' roles declare that their runs may leave on nodes."""
 
 from __future__ import annotations
 

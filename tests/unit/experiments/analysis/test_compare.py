@@ -1,4 +1,4 @@
-"""Two campaigns side by side, on records made by hand."""
+"""Two campaigns compared, on hand-made records."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def test_waiting_favours_a_stack_whose_interval_is_below_the_others(tmp_path: Pa
 
 
 def test_time_per_step_favours_a_stack_that_is_faster_with_every_setting(tmp_path: Path) -> None:
-    # Spark's steps take twice as long as DDP's with batches of 16, and less than DDP's with those of 64.
+    # Spark's steps take twice as long as DDP's with batches of 16, but less time with batches of 64.
     seconds = {("ddp", 16): 10.0, ("spark", 16): 20.0, ("ddp", 64): 6.0, ("spark", 64): 5.0}
     cells = [
         (stack, 1, epochs, batch, [each * epochs + seed / 100 for seed in (1, 2, 3)])
@@ -117,7 +117,7 @@ def test_the_stack_that_provisioning_took_fewest_tasks_for_is_little_work(tmp_pa
         ddp = spark.model_copy(update={"role": "ddp", "tasks": tasks})
         done = record.model_copy(update={"roles": [ddp, spark, ground, inner]})
         keep(made.folder, About(stacks=TWO, provisioning=done))
-        # Of its own and of the ground that both stand on.
+        # Its own tasks and those of the ground role, on which both stand.
         assert whole_tasks(made) == {"ddp": tasks + 4, "spark": 9}
         assert says(made, "installing") == expected
     keep(made.folder, About(provisioning=record))
@@ -126,7 +126,7 @@ def test_the_stack_that_provisioning_took_fewest_tasks_for_is_little_work(tmp_pa
 
 
 def whole_tasks(made: Campaign) -> dict[str, int | None]:
-    """The tasks that provisioning took for every stack, with the roles that it stands on."""
+    """The number of provisioning tasks of every stack, including the roles it stands on."""
     found = analyse(made).installing.stacks
     return {name: None if each.whole is None else each.whole.tasks for name, each in found.items()}
 

@@ -1,4 +1,4 @@
-"""The dissertation's figures: what it derives from them is derived again, and differs where we say so."""
+"""The dissertation's figures: its derived values are recomputed, and differ only where we say so."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_every_cell_is_there() -> None:
 def test_table_5_4_follows_from_the_times(row: Linearity) -> None:
     long, short = (REFERENCE.run(row.stack, row.workers, epochs) for epochs in (100, 20))
     assert long is not None and short is not None
-    # The one place where it does not is among the contradictions.
+    # The only exception is listed among the contradictions.
     wrong = (row.stack, row.workers) == ("ddp", 1)
     assert (round(long.per_epoch, 2) != row.per_epoch_100) == wrong
     assert short.per_epoch == pytest.approx(row.per_epoch_20, abs=0.0051)
@@ -46,7 +46,7 @@ def test_the_contradictions_follow_from_the_figures() -> None:
     assert [f"{share:.1%}" for share in less] == ["18.7%", "73.1%"]
     falls = [f"{REFERENCE.overhead('determined', 2, epochs):.2f}" for epochs in (20, 100)]
     assert falls == ["1.21", "1.12"]
-    # 782 and 391 steps an epoch.
+    # 782 and 391 steps per epoch.
     assert f"{500 / (782 * 20):.1%}" == "3.2%" and f"{500 / (391 * 20):.1%}" == "6.4%"
 
 

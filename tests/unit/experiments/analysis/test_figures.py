@@ -1,4 +1,4 @@
-"""The figures of a campaign: their arithmetic, on records made by hand."""
+"""The figures of a campaign: their arithmetic, on hand-made records."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def ratio_of(found: Ratio | None) -> float:
 
 
 def of_specification(specification: RunSpec) -> dict[str, Any]:
-    """What is different in the record of a run with another specification."""
+    """The fields that differ in the record of a run with another specification."""
     return {
         "specification": specification,
         "run_id": specification.run_id,
@@ -50,7 +50,7 @@ def test_accuracy_and_its_interval(tmp_path: Path) -> None:
     accuracy = cells(quick(tmp_path))["ddp", 1].accuracy
     assert accuracy is not None and (accuracy.correct, accuracy.count) == (780, 1000)
     assert accuracy.half_width == pytest.approx(0.02568, abs=1e-5)
-    # The facts' own figures: 25,000 reviews, ±0.0047; 5,000 reviews, ±0.010.
+    # 25,000 reviews: ±0.0047; 5,000 reviews: about ±0.010.
     assert half_width(0.826, 25000) == pytest.approx(0.0047, abs=5e-5)
     assert half_width(0.82, 5000) == pytest.approx(0.0106, abs=5e-5)
 

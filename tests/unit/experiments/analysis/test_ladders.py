@@ -1,4 +1,4 @@
-"""The ladder: what it says of records with a known effect, and that it claims no more."""
+"""The ladder: what it says about records with a known effect, and that it claims no more."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_each_step_is_what_it_was_made_to_be(tmp_path: Path) -> None:
         assert step.percent is not None and step.percent.mean == pytest.approx(true / 49.0 * 100, rel=0.03)
     (name, seconds), _ = found.steps[0].phases
     assert name == "data" and seconds == pytest.approx(6.0)
-    # What has no name in training, and not the whole run's: that holds what lies around training, too.
+    # Training's own "other", not the whole run's, which also holds the time around training.
     (name, seconds), _ = found.steps[1].phases
     assert name == "other" and seconds == pytest.approx(2.0, abs=0.3)
     assert found.skipped == [SkippedRung("more threads", "same run", START)]
@@ -71,13 +71,13 @@ def test_nothing_is_claimed_that_the_interval_does_not_allow(tmp_path: Path) -> 
     found = only(ladder(tmp_path, seeds=4, tokenizing_s=8.0, stack_s=0.0, noise_s=0.5))
     costs, nothing = found.steps
     assert (costs.outcome, nothing.outcome) == ("costs", "open")
-    # Seen four times in five: somewhat more than what an interval that just excludes 0 takes.
+    # A difference seen four times in five is larger than one whose interval just excludes 0.
     assert nothing.seconds.visible is not None and costs.seconds.mean > nothing.seconds.visible
     half = (nothing.seconds.high or 0.0) - nothing.seconds.mean
-    assert half < nothing.seconds.visible < 2.5 * half  # as one of three
+    assert half < nothing.seconds.visible < 2.5 * half  # corrected as one of three
     assert nothing.seconds.low is not None and nothing.seconds.high is not None
     assert nothing.seconds.low < 0 < nothing.seconds.high
-    # Corrected for their number: this one is the last of Holm's.
+    # Holm's correction leaves the largest p as it is.
     assert nothing.seconds.error is not None
     assert nothing.seconds.p == pytest.approx(
         2 * stats.t.sf(abs(nothing.seconds.mean) / nothing.seconds.error, 3)
@@ -134,7 +134,7 @@ def test_a_waterfall_ends_at_its_last_rung_though_a_rung_lacks_a_seed(tmp_path: 
     figure = Figure()
     draw_waterfalls(figure, [found])
     whole, tokenising, stack = (bar for bar in figure.axes[0].patches if isinstance(bar, Rectangle))
-    assert whole.get_width() == pytest.approx(8.0)  # and not 6.5: the machine drifts by 3 s a seed
+    assert whole.get_width() == pytest.approx(8.0)  # not 6.5, although the machine drifts by 3 s per seed
     assert tokenising.get_x() == pytest.approx(8.0)
     assert stack.get_x() + stack.get_width() == pytest.approx(0.0)
     assert "its rungs do not all have the same seeds" in ladders_table([found]).after[-1]
@@ -190,7 +190,7 @@ def test_the_report_shows_the_ladder_and_is_the_same_again(tmp_path: Path) -> No
     assert (
         f'the rung "more threads" is left out. On this cluster it is the same run as "{START}".' in markdown
     )
-    assert "## Beside the dissertation" not in markdown  # its cells are no such cells
+    assert "## Beside the dissertation" not in markdown  # left out of campaigns with ladders
     page = written[0]["report.html"].decode()
     assert "data +6.00" in page and "all of it: " in page
     rows = csv.read_csv(tmp_path / "one" / "made" / "20261121T114500Z" / "figures.csv").to_pylist()

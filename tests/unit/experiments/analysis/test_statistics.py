@@ -1,4 +1,4 @@
-"""The report's statistics: against known values, and that they keep what they promise on simulated runs."""
+"""The report's statistics, checked against known values and, for their coverage, on simulated runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_a_mean_has_students_interval() -> None:
 
 
 def test_a_paired_ratio_is_the_geometric_mean_and_cancels_what_pairs_share() -> None:
-    drift = [1.0, 3.0, 2.0]  # of the machine: the same for both in a block
+    drift = [1.0, 3.0, 2.0]  # the machine's, shared by both runs of a block
     found = paired_ratio([(1.21 * slow, 1.1 * slow) for slow in drift])
     assert found is not None and found.low is not None
     assert found.ratio == pytest.approx(1.1)
@@ -81,12 +81,12 @@ def test_a_split_gives_back_the_line() -> None:
 
 def test_a_split_has_an_interval_only_from_seeds_that_have_every_length() -> None:
     short = {seed: [(100, 12.0 + seed / 10)] for seed in range(1, 6)}
-    once = split(short | {3: [*short[3], (500, 52.3)]})  # one long run decides the slope, and has no spread
+    once = split(short | {3: [*short[3], (500, 52.3)]})  # one long run decides the slope, without a spread
     assert once is not None and (once.fixed_half, once.step_half, once.n) == (None, None, 6)
-    assert [once.fixed_s, once.step_s] == pytest.approx([2.3, 0.1])  # as the dissertation's line goes
+    assert [once.fixed_s, once.step_s] == pytest.approx([2.3, 0.1])  # one line, as in the dissertation
     twice = split(short | {seed: [*short[seed], (500, 52.0 + seed / 10)] for seed in (1, 2)})
     assert twice is not None and twice.n == 4 and twice.step_half is not None
-    assert [twice.fixed_s, twice.step_s] == pytest.approx([2.15, 0.1])  # of seeds 1 and 2 alone
+    assert [twice.fixed_s, twice.step_s] == pytest.approx([2.15, 0.1])  # from seeds 1 and 2 alone
 
 
 @pytest.mark.parametrize("drift", [0.0, 0.1])
@@ -95,7 +95,7 @@ def test_intervals_of_a_split_cover_though_long_runs_vary_more(drift: float) -> 
     fixed, step, steps = 3.0, 0.1, np.array([250.0, 1250.0])
     covered = np.zeros(2)
     for _ in range(2000):
-        slow = 1 + drift * draw.normal(0, 1, (5, 1))  # of the machine, shared by a block
+        slow = 1 + drift * draw.normal(0, 1, (5, 1))  # the machine's drift, shared by a block
         seconds = (fixed + step * steps) * (1 + 0.02 * draw.normal(0, 1, (5, 2))) * slow
         rows = enumerate(seconds.tolist())
         found = split({seed: list(zip(steps.tolist(), row, strict=True)) for seed, row in rows})
@@ -123,7 +123,7 @@ def test_intervals_cover_a_known_effect_as_often_as_they_say(effect: float) -> N
     draw = np.random.default_rng(11)
     covered = 0
     for _ in range(2000):
-        drift = draw.normal(0, 0.1, 5)  # of the machine, shared by a block
+        drift = draw.normal(0, 0.1, 5)  # the machine's, shared by a block
         below = np.exp(4 + drift + draw.normal(0, 0.01, 5))
         above = effect * np.exp(4 + drift + draw.normal(0, 0.01, 5))
         found = paired_ratio(list(zip(above.tolist(), below.tolist(), strict=True)))
@@ -195,7 +195,7 @@ def test_of_many_that_differ_by_the_margin_one_is_rarely_said_to_differ_by_less(
         ]
         together = ratios_together([each for each in found if each is not None])
         claims += any(is_small(each) for each in together)
-    assert claims / 400 < 0.06  # a third of them, uncorrected
+    assert claims / 400 < 0.06  # about a third without the correction
 
 
 def test_two_pairs_among_many_see_nothing_and_break_nothing() -> None:

@@ -1,4 +1,4 @@
-"""Runs that begin at once, as users or side by side: the real command against a stand-in, and its tables."""
+"""Concurrent runs, as users or side by side: the real command against a stand-in, and its tables."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def records(workplace: Workplace) -> dict[str, Record]:
 
 
 def told(workplace: Workplace) -> dict[str, dict[str, Any]]:
-    """What each run was told of those beside it."""
+    """What each run was told about those beside it."""
     calls = map(json.loads, (workplace.cluster_folder / "calls.jsonl").read_text().splitlines())
     return {call["run"].rpartition("-")[0]: call["told"] for call in calls if call["run"]}
 
@@ -77,8 +77,8 @@ def test_users_begin_at_once_and_are_recorded_reported_and_checked(workplace: Wo
     assert workplace.run("report", "small")[0] == 0
     report = (workplace.campaigns()[-1] / "report.md").read_text()
     assert "## Two users at once\n" in report and "4 runs began at once, as users of one cluster" in report
-    assert "| plain | 1 | 1 of 1 | 10.0 |" in report  # the one that was alone, and no other
-    # How long a run takes is learnt from those that were alone.
+    assert "| plain | 1 | 1 of 1 | 10.0 |" in report  # only the run that was alone
+    # Estimates come only from runs that were alone.
     estimates = Estimates(workplace.root / "results")
     assert estimates.of(found[f"{FIRST}/01"].specification) == found["plain-w1-e2-s3/01"].total_s
 
@@ -89,7 +89,7 @@ def test_users_are_planned_behind_one_another_and_after_their_warm_up(workplace:
     status, output = workplace.run("run", "small", "--only", "plain-w1-*")
     assert status == 0, output
     plan = open_campaign(workplace.campaigns()[-1]).file.plan
-    assert sum(run.warm_up for run in plan) == 4  # two stacks, in the block of the users and in the other one
+    assert sum(run.warm_up for run in plan) == 4  # two stacks, in the users' block and in the other one
     for at, run in enumerate(plan):
         if run.together[:1] == [run.run_id]:
             assert [each.run_id for each in plan[at : at + 2]] == run.together and run.block == 1
@@ -198,7 +198,7 @@ def test_the_time_of_runs_side_by_side_is_the_longest_ones_and_of_users_the_sum(
     runs = [planned("ddp", 1, seed) for seed in (1, 2)]
     deadline = Deadline(15.0, time.monotonic(), tmp_path)
     users, beside = Group(runs, "users"), Group(runs, "side by side")
-    assert deadline.allows(users, users)  # nothing is known
+    assert deadline.allows(users, users)  # no duration is known yet
     deadline.learn([record("ddp", 1, 8.0, 10.0)])
     assert deadline.allows(beside) and not deadline.allows(users) and not deadline.allows(beside, beside)
     assert Deadline(None, time.monotonic(), tmp_path).allows(users, users)
@@ -239,7 +239,7 @@ def test_a_matrix_without_users_is_what_it_was(tmp_path: Path) -> None:
 
 
 def made(stack: str, seed: int, started: float, ended: float, queue: float, at_once: bool) -> Record:
-    """A record by its stack's launch; its ranks are up a second after the queue, and shutdown takes two."""
+    """A record with this launch; its ranks are up 1 s after the queue, and shutdown takes 2 s."""
     ids = [planned(stack, 2, number).run_id for number in (1, 2)]
     together = {"why": "users", "runs": ids, "place": seed - 1, "begun": STARTED} if at_once else None
     whole = record(stack, 2, 10.0, ended - started + 5, seed)

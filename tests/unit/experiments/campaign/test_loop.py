@@ -29,7 +29,7 @@ from tests.unit.experiments.made_up_workplace import MATRIX, Workplace, wait_unt
 
 
 def state(pid: int) -> str:
-    """A process's state: a letter, S where it waits for something (proc(5))."""
+    """A process's state as a letter: S while it waits (proc(5))."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
@@ -90,7 +90,7 @@ def test_a_campaign_is_run_recorded_reported_and_checked(workplace: Workplace) -
 def test_only_and_new(workplace: Workplace) -> None:
     assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
     assert list(workplace.records()) == ["plain-w1/01"]
-    assert len(workplace.faults()) == 3  # no result of the others
+    assert len(workplace.faults()) == 3  # the others have no result
     for more in ((), ("--new",)):
         status, output = workplace.run("run", "small", *more, "--only", "nothing-*")
         assert status == 2 and "--only nothing-* matches none" in output
@@ -110,7 +110,7 @@ def test_warm_ups_are_recorded_and_not_counted(workplace: Workplace) -> None:
     workplace.forget_calls()
     workplace.behaviour(runs={"slow-w2-e1": {"fails": "log"}})
     status, output = workplace.run("run", "small")
-    # A warm-up that fails is reported, and what counts is run all the same.
+    # A failed warm-up is reported, and the runs that count are made all the same.
     assert status == 0 and "warm-up before run 3 · slow-w2-e1-s1000001-" in output
     ran = [call.removeprefix("run ") for call in workplace.calls() if call.startswith("run ")]
     assert ran == ["plain-w2", "plain-w1", "plain-w2", "slow-w2", "slow-w1", "slow-w2"]
@@ -121,7 +121,7 @@ def test_warm_ups_are_recorded_and_not_counted(workplace: Workplace) -> None:
     report = (campaign.folder / "report.md").read_text()
     assert "one warm-up run before each stack's first in a block, not counted" in report
 
-    # What is begun anew is warmed up anew only where the warm-up is lacking.
+    # A failed warm-up is not repeated once the runs it was for are done.
     workplace.forget_calls()
     assert workplace.run("run", "small")[0] == 0
     assert workplace.calls() == ["lock held", "prepare", "lock free"]
@@ -138,7 +138,7 @@ def test_retry_makes_only_what_ended_so(workplace: Workplace) -> None:
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)
 
-    # Now plain-w1 was interrupted last, plain-w2 failed, and neither run of slow was begun.
+    # Now plain-w1's last attempt was interrupted, plain-w2 failed, and neither run of slow was begun.
     workplace.behaviour()
     workplace.forget_calls()
     status, output = workplace.run("run", "small", "--retry", "failed", "--only", "plain-w1-*")
@@ -156,7 +156,7 @@ def test_retry_makes_only_what_ended_so(workplace: Workplace) -> None:
     ]
     assert [call for call in workplace.calls() if call.startswith("run")] == ["run plain-w2", "run plain-w1"]
 
-    # What has changed can't be retried, and nothing is begun in its place.
+    # After a change there is nothing to retry, and no new campaign is begun instead.
     (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n")
     status, output = workplace.run("run", "small", "--retry", "failed")
     assert status == 2 and "the training code" in output and len(workplace.campaigns()) == 1
@@ -169,7 +169,7 @@ def test_the_plan_tells_the_time_by_earlier_records_and_max_time_is_kept(workpla
     last = workplace.run("plan", "small")[1].splitlines()[-1]
     assert "about 5 s" in last and "3 of the 4" in last
 
-    # What was never made is started as long as there is time at all.
+    # Even a run without an estimate is not started once no time is left.
     status, output = workplace.run("run", "small", "--max-time", "1e-9")
     assert status == 1 and f"plain-w2-e2-s1-0e872484 {LATE}" in output
     assert list(workplace.records()) == ["plain-w1/01"]
@@ -185,7 +185,7 @@ def test_max_time_learns_from_what_was_made_and_makes_no_warm_up_in_vain(workpla
     workplace.behaviour(runs={"plain-w1-e2": {"takes": 8}})
     status, output = workplace.run("run", "small", "--max-time", str(15 / 60))
     assert status == 1 and re.search(rf"plain-w1-e2-s2-\w+ {LATE}", output)
-    # A warm-up and its run; neither the other block's run nor its warm-up, for which there was time.
+    # One warm-up and its run; there was time for the next warm-up, but not for the run after it.
     assert workplace.calls() == ["lock held", "prepare", "run plain-w1", "run plain-w1", "lock free"]
 
 
@@ -228,7 +228,7 @@ def test_a_failed_run_is_recorded_and_does_not_stop_the_others(workplace: Workpl
     assert "no such review" in output
     assert "logs/worker1.log" in records["plain-w1/01"].files
 
-    # The same command tries what failed once more, and only that.
+    # The same command retries what failed, and only that.
     workplace.behaviour()
     workplace.forget_calls()
     assert workplace.run("run", "small")[0] == 0
@@ -263,7 +263,7 @@ def test_a_signal_ends_the_run_whole_and_the_same_command_goes_on(
     worker = int(workplace.wait_for("worker.pid").read_text())
     process.send_signal(number)
     wait_until(lambda: "stop" in workplace.calls())
-    process.send_signal(number)  # while cleaning up, which continues
+    process.send_signal(number)  # during the cleanup, which continues
     output, _ = process.communicate(timeout=30)
     assert process.returncode == status, output
     assert "must finish first" in output
@@ -303,12 +303,12 @@ def test_a_signal_ends_what_only_reads(
         try:
             writing.append(os.open(folder / "campaign.json", os.O_WRONLY | os.O_NONBLOCK))
         except OSError as error:
-            assert error.errno == errno.ENXIO  # nobody reads it yet
+            assert error.errno == errno.ENXIO  # it is not being read yet
         return bool(writing)
 
     try:
         wait_until(is_read)
-        # Python sees a signal that comes just before it begins to read only once it has read.
+        # Python handles a signal that arrives just before a blocking read only after that read.
         wait_until(lambda: state(process.pid) == "S")
         process.send_signal(number)
         output, _ = process.communicate(timeout=60)
@@ -355,7 +355,7 @@ def test_a_killed_controller_leaves_nothing_that_the_next_start_does_not_put_rig
     assert "Taking over the cluster's lock" in output
     assert workplace.calls() == [
         "lock held",
-        "prepare",  # ends what still ran on the nodes
+        "prepare",  # ends what is still running on the nodes
         "run plain-w2",
         "run slow-w1",
         "run slow-w2",
@@ -382,7 +382,7 @@ def test_a_killed_controllers_cleaning_up_does_not_go_on_beside_the_next_command
     wait_until(lambda: "stop" in workplace.calls())
     process.kill()
     process.communicate(timeout=30)
-    assert workplace.records()["plain-w1/01"].status == "failed"  # so nothing of it is left behind
+    assert workplace.records()["plain-w1/01"].status == "failed"  # it has a record, so it is not a leftover
     assert stopping()
 
     workplace.behaviour()
@@ -412,7 +412,7 @@ def test_what_another_user_left_running_is_not_passed_over(
         with monkeypatch.context() as patched, pytest.raises(UserError, match=rf"process {left.pid}, maybe"):
             patched.setattr(os, "kill", kill_as_a_user)
             end_orphaned_playbooks(playbooks, results)
-        end_orphaned_playbooks(playbooks, results)  # may now be ended
+        end_orphaned_playbooks(playbooks, results)  # now it may be killed
         assert left.wait(timeout=5) < 0
     finally:
         if left.poll() is None:
@@ -454,7 +454,7 @@ def test_what_is_not_the_same_is_a_new_campaign(workplace: Workplace) -> None:
     workplace.matrix(
         (workplace.root / "experiments/matrices/small.yml").read_text().replace("Two stacks", "Both")
     )
-    assert workplace.run("run", "small", *only)[0] == 0  # a description decides nothing
+    assert workplace.run("run", "small", *only)[0] == 0  # the description does not matter
     assert len(workplace.campaigns()) == 4
 
 
@@ -467,7 +467,7 @@ def test_what_the_inventory_sets_and_the_order_of_workers_belong_to_a_campaign(w
 
     there = ("worker1", "worker2")
     run({"plain": "1", "slow": "2", "other": "3"}, *there)
-    run({"plain": "1", "slow": "2", "other": "4"}, *there)  # of no stack of this matrix
+    run({"plain": "1", "slow": "2", "other": "4"}, *there)  # not a stack of this matrix
     assert len(workplace.campaigns()) == 1
     assert "the inventory's settings for the stacks" in run({"plain": "1", "slow": "5"}, *there)
     assert len(workplace.campaigns()) == 2
@@ -505,7 +505,7 @@ def test_a_copy_of_a_campaign_is_not_the_one_that_goes_on(workplace: Workplace) 
     assert workplace.campaigns() == [campaign] and len(workplace.records()) == 2
     assert len(list(copy.glob("*/*/record.json"))) == 1
 
-    # Also one whose name could be a campaign's.
+    # Nor is one whose name could be a campaign's.
     later = copy.rename(campaign.with_name("20991231T235959Z"))
     status, output = workplace.run("run", "small")
     assert status == 2 and f"{later} holds the campaign {campaign.name}: the folder was renamed" in output
@@ -573,7 +573,7 @@ def test_a_damaged_record_is_named(workplace: Workplace) -> None:
     status, output = workplace.run("report", "small")
     assert status == 2 and f"The record {path} is damaged" in output
 
-    # It says what to do, and that does it.
+    # Following its advice works.
     assert "Move this file away, not its folder" in output
     path.rename(workplace.root / "damaged.json")
     assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
@@ -584,7 +584,7 @@ def test_a_run_that_goes_on_is_told_from_one_whose_controller_died(workplace: Wo
     assert workplace.run("run", "small", "--only", "plain-w1-*")[0] == 0
     campaign = open_campaign(workplace.campaigns()[-1])
     attempt = campaign.new_attempt(campaign.file.plan[1].run_id)
-    attempt.begin(utc_now())  # by this process, which lives
+    attempt.begin(utc_now())  # by this process, which is alive
     running = f"{attempt.folder} has no record: it is running."
     assert workplace.faults()[0] == running
     (attempt.folder / STARTED).unlink()

@@ -1,4 +1,4 @@
-"""What the roles of stacks declare that they put on nodes."""
+"""What the roles of stacks declare to put on nodes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_its_ports_are_those_of_its_role_s_defaults(stack: str) -> None:
     declaration = read_declaration(ROLES / stack)
     assert declaration is not None
     variables: dict[str, Any] = {}
-    # Those of roles that it calls, too; its own come last.
+    # Including roles it may call; its own come last, so they win.
     for folder in (*sorted(ROLES.glob("*/defaults")), ROLES / stack / "defaults"):
         variables |= defaults(folder.parent.name)
     for port in (port for each in declaration.groups.values() for port in each.ports):
@@ -84,7 +84,7 @@ def test_packages_and_files_are_those_of_the_nodes_distribution(tmp_path: Path) 
     trixie = declared_for(made, {**EVERYWHERE, "master": "Debian GNU/Linux 13 (trixie)"})
     assert trixie is not None and trixie.master.packages == ["new"]
     assert trixie.master.files == ["/etc/same", "/etc/new"]
-    # As a campaign keeps it.
+    # It survives the round trip through a campaign's file.
     assert Declaration.model_validate_json(declaration.model_dump_json()) == declaration
     with pytest.raises(UserError, match=r"stack.yml: packages or files of master are missing for Ubuntu-24"):
         declared_for(made, {**EVERYWHERE, "master": "Ubuntu 24.04.1 LTS"})

@@ -1,4 +1,4 @@
-"""Runs begin on quiet nodes: what disturbs is seen, named, waited for, and stands in the record."""
+"""Runs begin on quiet nodes: disturbances are seen, named, waited for and recorded."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_node_that_cannot_be_looked_at_says_why(shell: list[str], trouble: str
 
 
 def watched(workplace: Workplace, seen: dict[str, object], **limits: object) -> Path:
-    """A cluster whose one node's looks show what the file says that is returned."""
+    """A cluster with one sampled node, whose load is read from the file returned."""
     file = workplace.cluster_folder / "seen.json"
     file.write_text(json.dumps(seen))
     shell = workplace.cluster_folder / "shell"

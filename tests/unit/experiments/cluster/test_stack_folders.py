@@ -1,4 +1,4 @@
-"""Stacks outside of the checkout: roles and launchers are found, and are part of what runs are made of."""
+"""Stacks outside the checkout: their roles and launchers are found and belong to a campaign's identity."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training.util.digest import code_digest
 
 @pytest.fixture
 def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the role and the launcher of one stack."""
+    """A folder with one stack's role and launcher."""
     (tmp_path / "roles" / "mine" / "tasks").mkdir(parents=True)
     (tmp_path / "roles" / "mine" / "tasks" / "run.yml").write_text("---\n[]\n")
     (tmp_path / "training" / "launchers").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""What a person sees of a plan, a campaign and a running campaign, each compared whole with a kept screen."""
+"""The screens of a plan, a campaign and a running campaign, each compared whole with a kept one."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_running_campaign(made: Campaign, capsys: pytest.CaptureFixture[str]) 
 
 
 def tell(attempt: Attempt) -> None:
-    """What the run of this process told of itself until now: half of its first epoch of two, in 30 s."""
+    """Writes the progress of a running attempt: half of the first of two epochs, in 30 s."""
     ranks = [
         {"rank": 0, "host": "worker1", "epoch": 1, "step": 50, "loss": 0.61, "samples_per_s": 105.0,
          "memory_mb": 300, "phase": "exposed_sync", "silent_s": 0.0},

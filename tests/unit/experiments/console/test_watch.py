@@ -1,4 +1,4 @@
-"""`watch`, in one process, of a matrix that is run in another, against a stand-in for ansible-playbook."""
+"""`watch` in one process, of a matrix running in another, against a stand-in for ansible-playbook."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Watching:
         return next(line for line in self.lines if text in line)
 
     def end(self) -> tuple[int, str]:
-        """Waits for its end; exit status and all it said."""
+        """Waits until it exits; returns the exit status and all output."""
         status = self.process.wait(timeout=30)
         self._thread.join(10)
         return status, "\n".join(self.lines)
@@ -67,7 +67,7 @@ def watching(workplace: Workplace, *arguments: str) -> Watching:
 
 
 def state(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Every file and folder with its size, number and time of last change; Python's own caches left out."""
+    """Size, inode and modification time of every file and folder, without Python's caches."""
     return {
         str(path): (seen.st_size, seen.st_ino, seen.st_mtime_ns)
         for path in sorted(folder.rglob("*"))
@@ -77,7 +77,7 @@ def state(folder: Path) -> dict[str, tuple[int, int, int]]:
 
 
 def hanging(workplace: Workplace, **more: object) -> subprocess.Popen[str]:
-    """A matrix whose second run hangs, once it does."""
+    """Starts a matrix and returns once its second run hangs."""
     workplace.behaviour(runs={"plain-w2": {"hangs": True, **more}})
     process = workplace.start("run", "small")
     workplace.wait_for("hanging")
@@ -109,7 +109,7 @@ def test_it_waits_for_the_matrix_follows_it_and_ends_with_its_table(workplace: W
     assert re.search(r"plain-w1-\S+ +failed", table) and len(re.findall(r"-w\d-\S+ +ok ", table)) == 3
     assert said.endswith(": 3 of 4 runs done, 1 failed, 0 running, 0 to come.")
 
-    # Both say the same of what failed, and what was followed lies beside what came home.
+    # `check` agrees about the failures, and the followed events lie beside the outputs.
     assert not [fault for fault in workplace.faults() if "no result" not in fault]
     (live,) = workplace.campaigns()[-1].glob(f"plain-w2-*/01/{LIVE}")
     kinds = [json.loads(line)["event"] for line in live.read_text().splitlines()]
@@ -125,7 +125,7 @@ def test_the_matrix_that_runs_is_found_and_one_that_is_done_ends_well(workplace:
     run = workplace.start("run", "small")
     line = watch.says("3 of 4 runs done, 1 running, 0 to come")
     other = watching(workplace, "quick")
-    assert "small" in other.says("waiting for a campaign of quick")  # which is running instead
+    assert "small" in other.says("waiting for a campaign of quick")  # it names the one running instead
     other.process.send_signal(signal.SIGINT)
     assert other.end()[0] == 130
     assert run.poll() is None and line.startswith("small · campaign ")
@@ -138,7 +138,7 @@ def test_the_matrix_that_runs_is_found_and_one_that_is_done_ends_well(workplace:
 def test_it_changes_nothing(workplace: Workplace) -> None:
     run = hanging(workplace)
     folder = workplace.root.parent.parent
-    # From then on the matrix itself writes nothing any more.
+    # From here on the matrix itself writes nothing.
     wait_until(lambda: "epoch 2 of 2" in read_notes(workplace.root / "results")[0][1].doing)
     before = state(folder)
     watch = watching(workplace, "small")
@@ -206,7 +206,7 @@ def test_users_that_are_made_anew_are_counted_as_the_command_counts_them(workpla
     workplace.behaviour(runs={first: {"meets": 1}, second: {"meets": 1, "fails": "log"}})
     assert workplace.run("run", "small", *only)[0] == 1
 
-    # Now the other one fails: each has a record that is ok, and they are of two moments.
+    # Now the other one fails: each has a record that is ok, but from different starts.
     workplace.behaviour(runs={first: {"waits": True, "fails": "log"}, second: {"waits": True}})
     run = workplace.start("run", "small", *only)
     watch = watching(workplace, "small")
@@ -259,7 +259,7 @@ def test_a_user_counts_as_done_while_the_other_of_the_same_moment_goes_on(tmp_pa
 def test_of_two_commands_the_one_with_a_campaign_is_followed(workplace: Workplace) -> None:
     run = hanging(workplace)
     try:
-        # It began later, and has yet to hear that the lock is held.
+        # It began later, and has yet to find the lock held.
         other = CommandNote(matrix="other", started=utc_now(), controller=self_identity(), doing="locking")
         (workplace.root / "results" / f"{PREFIX}1.json").write_text(other.model_dump_json())
         watch = watching(workplace)
@@ -288,13 +288,13 @@ def test_a_matrix_that_there_is_not_is_not_waited_for(workplace: Workplace) -> N
     (workplace.root / "results" / f"{PREFIX}1.json").write_text("{}")
     status, said = workplace.run("watch", "small")
     assert status == 2 and f"{PREFIX}1.json is not valid" in said
-    # Who runs a matrix is not held up by it.
+    # It does not hold up `run`.
     status, said = workplace.run("run", "small", "--only", "plain-w1-*")
     assert status == 0 and f"{PREFIX}1.json" in said
 
 
 def on_a_terminal(workplace: Workplace, until: str) -> str:
-    """What `watch small` draws on a terminal until it has drawn `until`; then the run may go on."""
+    """All that `watch small` draws on a terminal; the run may go on once it has drawn `until`."""
     ours, theirs = pty.openpty()
     environment = dict(os.environ, TERM="xterm", COLUMNS="120", LINES="40")
     command = [sys.executable, "-m", "experiments", "watch", "small"]
@@ -345,7 +345,7 @@ def test_the_time_that_is_left_comes_from_such_runs_and_from_the_campaigns_own(w
     state = observer.look()
     assert (state.done, state.failed, state.to_come, state.running) == (2, 0, 2, [])
     assert [run.run_id for run in state.next] == runs[2:]
-    # Neither was ever made: each counts as the mean of those that were.
+    # Neither has been run yet: each counts as the mean of those that have.
     assert state.remaining.seconds == pytest.approx(sum(totals)) and state.remaining.unknown == 0
     known = Estimates(workplace.root / "results")
     known.add(records["plain-w1/01"].model_copy(update={"total_s": totals[0] + 50}))
@@ -410,7 +410,7 @@ def test_a_note_that_cannot_be_written_is_said_once_and_ends_nothing(
     with NoteWriter(tmp_path / "results", "small", screen) as note:
         (path,) = (tmp_path / "results").iterdir()
         path.unlink()
-        path.mkdir()  # in its way
+        path.mkdir()  # a folder in the note's place
         note.begins("20260101T000000Z", [], [])
         screen.status("one", now=True)
         path.rmdir()

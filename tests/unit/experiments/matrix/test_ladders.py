@@ -1,4 +1,4 @@
-"""Ladders in a matrix, what a stack can be asked for, and runs that are the same on a cluster."""
+"""Ladders in a matrix, conditions that a stack can have, and runs that are the same on a cluster."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_a_campaigns_report_follows_the_ladders_and_the_description_of_now(workp
     assert "Both, one worker and two." in report
     assert "A stack: slow > plain, s" in (campaign / "figures.csv").read_text()
     assert (campaign / "campaign.json").read_bytes() == begun
-    # It is said once.
+    # The change is reported only once.
     assert "have changed" not in workplace.run("run", "small")[1]
     assert workplace.run("check", str(campaign))[0] == 0
 
@@ -199,7 +199,7 @@ def test_the_ladder_of_why_on_a_testbed(workplace: Workplace) -> None:
             if any(matrix.ladders[of].rungs[rung].holds(axes) for axes in (run.axes, *run.also))
         ]
 
-    # Five seeds on each; one core leaves no room for another number of threads.
+    # Five seeds on each; with one core, both thread counts are the same run.
     assert {len(standing(0, of)) for of in range(3)} == {5}
     assert standing(0, 0) == standing(1, 0) != standing(2, 0)
     ends = [run.specification for run in standing(3, 0)]

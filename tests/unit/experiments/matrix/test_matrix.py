@@ -1,4 +1,4 @@
-"""Matrices: what is valid, and what is said of what is not."""
+"""Matrices: which are valid, and the messages about those that are not."""
 
 from __future__ import annotations
 
@@ -207,7 +207,7 @@ ALL = MATRIX.replace("workers: [1, 2]", "workers: all")
 
 def test_the_seeds_of_warm_ups_are_free(tmp_path: Path, cluster: Cluster) -> None:
     text = MATRIX.replace("seed: [1]", "seed: [1, 1000001]")
-    assert len(load_matrix(write(tmp_path, text)).combinations()) == 8  # there are no warm-ups
+    assert len(load_matrix(write(tmp_path, text)).combinations()) == 8  # no warm-ups, no reserved seeds
     text = text.replace("warm_ups: false", "warm_ups: true")
     with pytest.raises(UserError) as raised:
         load_matrix(write(tmp_path, text))
@@ -281,7 +281,7 @@ def test_a_random_order_is_the_same_each_time_and_stays_within_its_block(
     assert [run.block for run in written] == sorted([1, 2, 3] * 4)
     assert order(1) == order(1)
     assert len({tuple(run.run_id for run in order(seed)) for seed in range(5)}) > 1
-    # Not the same order in each block: what drifts falls on no stack.
+    # The order differs between blocks, so that drift falls on no particular stack.
     blocks = [[run.written % 4 for run in order(1) if run.block == block] for block in (1, 2, 3)]
     assert len({str(block) for block in blocks}) > 1
     for plan in (order(1), order(2)):
@@ -302,7 +302,7 @@ def test_a_warm_up_comes_before_a_stacks_first_run_in_a_block_and_is_no_run_that
     assert [row[1:] for row in told[6:]] == [row[1:] for row in told[:6]]
     assert len({run.run_id for run in plan}) == 12
     assert {run.specification.work.epochs for run in plan if run.warm_up} == {1}
-    # A stack that this cluster does not have can't be warmed up either.
+    # A stack that is not on this cluster can't be warmed up either.
     lacking = Cluster.model_validate_json(json.dumps(cluster.model_dump() | {"stacks": ["slow"]}))
     plan = make_plan(load_matrix(write(tmp_path, text)), lacking, "a" * 64)
     assert {run.axes["stack"] for run in plan if run.warm_up and run.cannot_run is None} == {"slow"}

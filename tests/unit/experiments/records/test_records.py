@@ -1,4 +1,4 @@
-"""Records: their schema, what they refuse, and how they are composed from what a run left."""
+"""Records: their schema, what they refuse, and how they are composed from a run's files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from training.spec import PHASES
 
 def test_the_schema_file_is_current() -> None:
     assert SCHEMA.read_text() == schema_text(), (
-        f"write it anew: python -m experiments.records.record > {SCHEMA.name}"
+        f"regenerate it: python -m experiments.records.record > {SCHEMA.name}"
     )
 
 
@@ -67,7 +67,7 @@ def test_a_record_that_contradicts_itself_is_refused(changes: dict[str, Any], sa
 
 
 class Left:
-    """What a run of two workers left, good in all points, to be spoilt."""
+    """The valid files of a two-worker run, for tests to damage."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -123,7 +123,7 @@ def test_the_phases_are_the_slowest_ranks_and_add_up(left: Left) -> None:
     assert made.ok and made.slowest_rank == 1 and made.train_s == 41.0
     assert made.phases is not None and tuple(made.phases) == PHASES
     assert made.phases["queue"] == 0.5
-    assert made.phases["launch"] == pytest.approx(2.5)  # 3 s to the process, without the queue
+    assert made.phases["launch"] == pytest.approx(2.5)  # 3 s until the process starts, less the queue
     assert made.phases["shutdown"] == pytest.approx(3.0)
     assert made.phases["other"] == pytest.approx(60 - 0.5 - 2.5 - 3 - 1 - 15 - 20 - 3)
     assert made.validation_correct == 700 and [rank.node for rank in made.ranks] == ["worker1", "worker2"]
@@ -282,7 +282,7 @@ def test_python_never_started(left: Left) -> None:
     assert made.status == "failed" and made.phases is None and made.ranks == []
     assert made.reason == "worker1: Failed to connect to the host via ssh: timeout."
     (left.outputs / "logs" / "worker2.log").write_text("epoch 1 of 2\n")
-    assert left.compose().reason == made.reason  # the stack's log would only tell what went well
+    assert left.compose().reason == made.reason  # the stack's log shows only what went well
     assert last_lines(left.log, 1) == ["    unreachable: true"]
 
 
@@ -339,7 +339,7 @@ def test_a_rank_that_left_nothing_is_named_where_others_only_lost_it(tmp_path: P
     )
     (tmp_path / "rank-1.json").write_text("{}")
     assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == said
-    # Its connections may be lost together with what the ranks met at.
+    # The rendezvous store may be lost together with the rank.
     (tmp_path / "rank-1.json").unlink()
     content |= {"type": "PeerError", "message": "The rendezvous store has not answered for 4 s."}
     (tmp_path / "error-0.json").write_text(json.dumps(content))

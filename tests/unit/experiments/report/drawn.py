@@ -16,6 +16,6 @@ def tables(made: Campaign) -> dict[str, Table]:
 
 
 def rows(table: Table) -> list[dict[str, str]]:
-    """A table's rows as they are read, by the names of its columns."""
+    """A table's rows as shown, keyed by column name."""
     names = [column.name for column in table.columns]
     return [dict(zip(names, row, strict=True)) for row in table.texts]

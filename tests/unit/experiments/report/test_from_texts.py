@@ -1,4 +1,4 @@
-"""From texts to a trained model: the record of preparing, its table, and who can't be asked for it."""
+"""From texts to a trained model: the record of preparing, its table, and the stack that can't do it."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def in_run(stack: str, workers: int, seed: int) -> RunSpec:
 
 
 def made(stack: str, seed: int, train_s: float, preparing_s: float, *, before: bool) -> Record:
-    """A run of 2 workers; its stack's command takes 20 s more than training, and preparing what it takes.
+    """A run of 2 workers whose stack's command takes 20 s more than training and any preparing within it.
 
     Args:
         stack: its stack.
         seed: its seed.
         train_s: seconds of training.
         preparing_s: seconds of preparing.
-        before: whether that ended 3 s before the stack's command began, else it is a part of it.
+        before: whether preparing ended 3 s before the stack's command began; otherwise it is part of it.
     """
     one = in_run(stack, 2, seed)
     began = 1000.0 if before else 1000.0 + preparing_s + 3.0
@@ -64,7 +64,7 @@ def made(stack: str, seed: int, train_s: float, preparing_s: float, *, before: b
 
 
 def planned_and_made(results: Path, records: list[Record]) -> Campaign:
-    """A campaign whose plan is what was made."""
+    """A campaign that planned exactly these runs."""
     plan = [
         PlannedRun(
             run_id=each.run_id,
@@ -78,7 +78,7 @@ def planned_and_made(results: Path, records: list[Record]) -> Campaign:
 
 
 def etl(results: Path, noise_s: float = 0.5) -> Campaign:
-    """DDP prepares in 20 s before it trains for 60 s, Spark in 10 s and 66 s."""
+    """A campaign: DDP prepares in 20 s and trains for 60 s, Spark takes 10 s and 66 s."""
     records = []
     for seed in (1, 2, 3):
         more = (seed - 2) * noise_s
@@ -172,7 +172,7 @@ def test_a_campaign_without_such_runs_has_neither_table_nor_column(tmp_path: Pat
 
 
 class Tokenised(Left):
-    """What a run left that made its tokens."""
+    """The files of a run that made its own tokens."""
 
     def __init__(self, folder: Path, started: float, ended: float) -> None:
         super().__init__(folder)
@@ -184,8 +184,8 @@ class Tokenised(Left):
 @pytest.mark.parametrize(
     ("started", "ended", "launch"),
     [
-        (980.0, 995.0, 3.0),  # before the stack was launched: nothing of it is in launch
-        (1000.5, 1002.0, 1.5),  # between that and the first process of a rank
+        (980.0, 995.0, 3.0),  # before the stack was launched: no part of launch
+        (1000.5, 1002.0, 1.5),  # between the launch and a rank's first process
     ],
 )
 def test_preparing_is_no_part_of_launch_and_all_adds_up(

@@ -66,7 +66,7 @@ def _rows(path: Path) -> list[dict[str, str]]:
 
 
 def _equal(then: str, now: str) -> bool:
-    """Whether two fields are the same; numbers to a billionth, for libraries differ in their last digits."""
+    """Whether two fields are the same; numbers to a billionth, as libraries differ in the last digits."""
     try:
         return math.isclose(float(then), float(now), rel_tol=1e-9, abs_tol=1e-12)
     except ValueError:

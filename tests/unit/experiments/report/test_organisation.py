@@ -1,4 +1,4 @@
-"""What the report says of stacks besides their times: what they need, take and offer, and which to take."""
+"""The report about stacks beyond their times: what they need, cost and offer, and which to choose."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_a_shipped_stack_has_a_launcher_and_stands_on_roles_that_are_played(stac
     assert set(stands_on) <= {
         role for play in plays for role in play.get("roles", []) if isinstance(role, str)
     }
-    # Who uses the engine stands on it.
+    # A stack that uses the engine stands on it.
     text = "".join(path.read_text() for path in (REPOSITORY / "roles" / stack / "vars").glob("*.yml"))
     assert ("docker" in text) == ("docker" in stands_on)
 
@@ -210,7 +210,7 @@ def test_what_a_stack_needs_is_shown_with_what_provisioning_took(tmp_path: Path)
     assert found["services",] == ["1: s (on the master)"] * 2 and found["files",] == ["1: /c"] * 2
     assert found["ports",][1] == "2: 80 (spark_web, local), 7077 (spark_port)"
     assert found["its role, and those that it called",] == ["not recorded", "spark, ground"]
-    # With the roles that it called; what another stack's role did is not its own.
+    # With the roles that it called; work of another stack's role does not count.
     assert found["seconds in provisioning",] == ["not recorded", "14.0 (5 tasks, 3 changes)"]
     assert found["seconds on the master",] == ["not recorded", "9.0 (4 tasks, 2 changes)"]
     assert found["seconds on the slowest worker",] == ["not recorded", "4.0 (2 tasks, 0 changes)"]
@@ -278,7 +278,7 @@ def test_what_using_takes_is_counted_from_a_run_of_this_campaign(tmp_path: Path)
     assert found["ddp", "lines of its launcher"] == ["10", "training/launchers/ddp.py"]
     assert found["spark", "lines of its launcher"][0] == "10, 7 of them not in ddp's"
     assert found["ddp", "to start a run"][1] == "the records: launch.command"
-    # No run of it was made: its figures are not there.
+    # Spark has no run, and so no figures.
     assert found["spark", "to start a run"][1].startswith("not measured here")
     assert found["spark", "commands for a run"] == ["\N{EN DASH}", "not measured here"]
 
@@ -374,7 +374,7 @@ def test_a_campaign_keeps_the_newest_record_of_its_cluster_and_goes_on_after_ano
     kept = json.loads((made / STACKS_FILE).read_text())
     assert kept["stacks"]["plain"]["declares"]["master"]["packages"] == ["plain"]
     assert kept["stacks"]["slow"] == {"declares": None, "facts": None, "launcher": None}
-    # What provisioned it is not part of what makes its runs belong together.
+    # Its provisioning is not part of a campaign's identity.
     (folder / "20261108T000000Z.json").write_text(fitting.model_dump_json())
     status, output = workplace.run("run", "small", *only)
     assert status == 0 and "Everything is done already" in output

@@ -1,4 +1,4 @@
-"""References with tolerances: what an inventory may say, what left its band, and where both are kept."""
+"""References with tolerances: what an inventory may set, what left its band, and where both are kept."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_was_said_is_kept_as_it_was_said() -> None:
         (DDP_1 | {"train_s": 48.0, "below": 0.05, "above": 0.05}, 50.0, None),
         (DDP_1 | {"train_s": 47.5, "below": 0.05, "above": 0.05}, 50.0, 0.053),
         (DDP_1 | {"train_s": 60, "below": 0.1, "above": 0.1}, 50.0, -0.167),
-        (DDP_1 | {"train_s": 60, "above": 0.1}, 50.0, None),  # quicker is no fault
+        (DDP_1 | {"train_s": 60, "above": 0.1}, 50.0, None),  # quicker is not a fault
         (DDP_1 | {"train_s": 40, "below": 0.1}, 50.0, None),
         (DDP_1 | {"total_s": 50, "above": 0.1}, 62.0, 0.24),
         (DDP_1 | {"accuracy": 0.8, "below": 0.02}, 0.78, -0.025),
@@ -106,7 +106,7 @@ def test_what_is_not_named_fits_any_cell_and_what_is_no_axis_is_looked_up_in_the
     assert fitting(batch_per_worker=32, link_rate="1gbit", model={"layers": 2}) == everything
     assert fitting(batch_per_worker=16) == [] and fitting(model={"layers": 4}) == []
     assert fitting(link_rate=None) == []
-    # One worker has no efficiency, the baseline no overhead: these are no gaps.
+    # One worker has no efficiency and the baseline no overhead: these are not gaps.
     assert [band.cell.workers for band in checked(made, {"efficiency": 1, "below": 0.9})] == [2, 2]
     assert {band.cell.stack for band in checked(made, {"overhead_train": 1, "above": 9})} == {"spark"}
 
@@ -191,7 +191,7 @@ def test_changed_references_are_kept_beside_the_campaign(tmp_path: Path) -> None
     assert not (made.folder / FILE).exists()
     keep_references(made.folder, begun, newer)
     assert figures_of(made).references == newer
-    keep_references(made.folder, begun, begun)  # taken back
+    keep_references(made.folder, begun, begun)  # reverted
     assert figures_of(made).references == begun
     (made.folder / FILE).write_text('{"references": [{"train_s": 5}]}')
     with pytest.raises(
@@ -242,7 +242,7 @@ def test_changing_a_reference_begins_no_new_campaign_and_counts_at_once(workplac
     (workplace.campaigns()[0] / FILE).write_text("{")
     status, output = workplace.run("check", "results")
     assert status == 1 and "references.json is not valid" in output
-    assert workplace.run("run", "small")[0] == 0  # writes it anew
+    assert workplace.run("run", "small")[0] == 0  # rewrites it
     assert not workplace.faults()
 
 

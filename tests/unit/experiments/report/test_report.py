@@ -1,4 +1,4 @@
-"""The report: its arithmetic, on records made by hand, and that the same records give the same bytes."""
+"""The report: its arithmetic on hand-made records, and that the same records give the same bytes."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path)
     assert here["ddp", "2", "efficiency, %"] == efficiency.replace(" %", "")
     over = ends(times["spark", 1], times["ddp", 1])
     assert here["spark", "1", "time over DDP's"] == f"{over[0]:.2f} ({over[1]:.2f} to {over[2]:.2f})"
-    # (5, 5, 7) s an epoch: 5.67 ± 4.3027 x 1.1547 / √3.
+    # (5, 5, 7) s per epoch: 5.67 ± 4.3027 x 1.1547 / √3.
     assert here["spark", "1", "seconds per epoch beyond DDP's"] == "5.67 (2.80 to 8.54)"
     whole = ends(*(tuple(each + 10 for each in times[stack, 1]) for stack in ("spark", "ddp")))
     told = [f"{(each - 1) * 100:+.1f}" for each in whole]
@@ -173,7 +173,7 @@ def test_gpus_are_shown_and_a_run_that_throttled_is_marked(tmp_path: Path) -> No
     (row,) = rows(gpus_table(figures_of(made).counting))
     assert (row["use, %"], row["throttled"]) == ("91", "power cap 25 %")
     assert row["SM clock, MHz (lowest)"] == "1410 (1200)"
-    assert row["energy, J"] == "\N{EN DASH}"  # not told, and not made up
+    assert row["energy, J"] == "\N{EN DASH}"  # not reported, so not made up
     for path in write_report(made)[:2]:
         assert "The GPUs during training" in path.read_text(encoding="utf-8")
     assert "The GPUs during training" not in write_report(quick(tmp_path / "cpu"))[0].read_text("utf-8")
@@ -223,7 +223,7 @@ def test_markdown_tables_are_whole(tmp_path: Path) -> None:
 
 
 class Tags(HTMLParser):
-    """Whether every element is closed, and what is loaded from elsewhere."""
+    """Checks that every element is closed, and collects what is loaded from elsewhere."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -392,7 +392,7 @@ def test_one_pair_claims_nothing(tmp_path: Path) -> None:
 
 
 def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path: Path) -> None:
-    # Of two comparisons, one is beyond 1 by its interval, and not when corrected for their number.
+    # One of two comparisons has an interval that excludes 1, but is not significant once corrected.
     cells_made = [
         ("ddp", 1, 2, 16, [100.0] * 3),
         ("ddp", 1, 2, 64, [100.0] * 3),
@@ -419,7 +419,7 @@ def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path:
     ]
     times, workers = conclusions(analyse(with_batches(tmp_path / "lengths", lengths)))
     assert times.startswith("Training, against ddp: spark with 1 worker and 2 epochs takes 2.00 to 2.00")
-    # Lengths that say alike are told together, by the outer ends of their intervals.
+    # Lengths with the same outcome share a clause, with the outer ends of their intervals.
     assert "one on spark with 2 or 10 epochs (" in workers and workers.count("on spark") == 1
     made = [("ddp", 1, epochs, 32, [10.0 * epochs] * 3) for epochs in (2, 10)]
     made += [("spark", 1, 2, 32, [19.0, 20.0, 21.0]), ("spark", 1, 10, 32, [96.0, 100.0, 104.0])]
@@ -467,7 +467,7 @@ def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
     assert (found.axis, found.value, found.first) == ("gradient_sync", "bf16", "allreduce")
     assert found.outcome == "shorter" and found.ratio.n == 3
     assert found.ratio.ratio == pytest.approx(0.801, abs=0.001)
-    # Of what the matrix doesn't ask for nothing is said, not even that.
+    # The summary does not mention comparisons that the matrix does not ask for.
     said = f"takes {found.ratio.low:.2f} to {found.ratio.high:.2f} times as long as allreduce"
     assert conclusions(analysis) == [
         f"Among the comparisons of settings, gradient_sync bf16 {said} (ddp, workers 2, epochs 2)."

@@ -1,4 +1,4 @@
-"""The report's page in a browser: on a phone, a desk and paper, in the dark, by keyboard, without script."""
+"""The report's page in a browser: on a phone, a desktop and paper, dark, by keyboard, without script."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None or CHROMEDRIVER is None, reason
 PHONE: Final = (390, 844)  # CSS pixels
 DESK: Final = (1280, 900)
 PAPER: Final = (718, 1047)  # A4 within margins of 1 cm, at 96 pixels per inch
-READABLE: Final = 4.5  # the contrast that WCAG 2.1 asks of text at level AA
+READABLE: Final = 4.5  # the contrast that WCAG 2.1 requires of text at level AA
 TIMES: Final = "main section:first-of-type"
 
 WIDTHS: Final = """
@@ -53,7 +53,7 @@ SORTED: Final = """
 return [...document.querySelectorAll(arguments[0] + " th[aria-sort]")].map(
   (head) => [head.textContent.trim(), head.getAttribute("aria-sort")]);
 """
-# The relative luminance and the contrast of WCAG 2.1, of every text against the opaque ground behind it.
+# Texts whose contrast with the opaque background behind them, as WCAG 2.1 defines it, is too low.
 FAINT: Final = """
 const channels = (colour) => (colour.match(/[\\d.]+/g) || []).map(Number);
 const luminance = (colour) => channels(colour).slice(0, 3)
@@ -105,19 +105,19 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(params=[PHONE, DESK], ids=["phone", "desk"])
 def width(request: pytest.FixtureRequest, browser: Browser, page: Path) -> int:
-    """The page is open at this width, in CSS pixels."""
+    """Opens the page at this width, in CSS pixels."""
     browser.look(*request.param, color_scheme="light")
     browser.open(page)
     return int(request.param[0])
 
 
 def column(browser: Browser, name: str, where: str = TIMES) -> list[str]:
-    """The texts of the first table's column as they stand from top to bottom."""
+    """The texts of a column of the first table, from top to bottom."""
     return [str(text) for text in browser.ask(COLUMN, where, name)]
 
 
 def numbers(texts: list[str]) -> list[float]:
-    """What cells of the table of times begin with; those without a figure are left out."""
+    """The leading numbers of cells in the table of times; cells without a figure are left out."""
     known = [text for text in texts if text != "\N{EN DASH}"]
     return [float(text.split()[0].replace("\N{MINUS SIGN}", "-")) for text in known]
 
@@ -127,7 +127,7 @@ def press(browser: Browser, *keys: str) -> None:
 
 
 def head(browser: Browser, name: str) -> Any:
-    """The button in a column's head of the table of times."""
+    """The button in the header of a column in the table of times."""
     buttons = browser.driver.find_elements("css selector", f"{TIMES} thead button")
     return next(each for each in buttons if each.text.strip() == name)
 
@@ -172,8 +172,8 @@ def test_plots_are_as_dark_as_the_page(
         drawn = Image.open(io.BytesIO(plot.screenshot_as_png)).convert("RGB")
         colours = drawn.getcolors(drawn.width * drawn.height)
         assert colours is not None and max(colours)[1] == ground
-        assert scheme == "light" or (0, 0, 0) not in {colour for _, colour in colours}  # it would not be seen
-        # Lines and letters are of the other kind.
+        assert scheme == "light" or (0, 0, 0) not in {colour for _, colour in colours}  # unreadable there
+        # Lines and letters contrast with the background.
         darkest, lightest = drawn.convert("L").getextrema()
         assert isinstance(darkest, int | float) and darkest < 30
         assert isinstance(lightest, int | float) and lightest > 225
@@ -183,7 +183,7 @@ def test_plots_on_a_phone_are_as_large_as_can_be_read(browser: Browser, page: Pa
     browser.look(*PHONE)
     browser.open(page)
     for plot in browser.driver.find_elements("css selector", "figure img"):
-        # Letters of 9 points in a drawing of 648: they are more than 9 pixels high, in a box that scrolls.
+        # 9-point letters in a drawing 648 points wide stay over 9 pixels high, in a box that scrolls.
         assert plot.size["width"] * 9 / 648 > 9
         assert browser.ask("return arguments[0].parentElement.clientWidth", plot) < PHONE[0]
 
@@ -203,7 +203,7 @@ def test_a_click_sorts_numbers_as_numbers_and_another_one_turns_them(browser: Br
         assert browser.ask(SORTED, TIMES) == [[name, "descending"]]
         assert numbers(downwards) == sorted(numbers(downwards), reverse=True)
         lacking = upwards.count("\N{EN DASH}")
-        if name != "runs":  # which every row tells
+        if name != "runs":  # every row has those
             assert lacking and set(upwards[-lacking:] + downwards[-lacking:]) == {"\N{EN DASH}"}
     head(browser, "stack").click()
     stacks = column(browser, "stack")

@@ -1,4 +1,4 @@
-"""What the report says of what runs used, on made-up records."""
+"""The report about the resources that runs used, on made-up records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.unit.experiments.made_up_records import campaign, planned, quick, rec
 from tests.unit.experiments.made_up_use import MACHINE, NO_RAPL, rank_use
 from tests.unit.experiments.report.drawn import rows
 
-PARAMETERS = 4_369_666  # of BERT-tiny with two classes, about
+PARAMETERS = 4_369_666  # about that of BERT-tiny with two classes
 
 
 def told(stack: str, workers: int, uses: list[dict[str, Any] | None], seed: int = 1, **rank: Any) -> Record:
@@ -46,7 +46,7 @@ def made(results: Path, *records: Record) -> Campaign:
 
 
 def table_of(of: Campaign) -> tuple[Table, list[dict[str, str]]]:
-    """The table, and its rows by the names of columns."""
+    """The table, and its rows by column name."""
     table = resource_use_table(resource_use(figures_of(of).cells))
     return table, rows(table)
 
@@ -66,9 +66,9 @@ def test_ranks_are_averaged_and_the_most_memory_counts(tmp_path: Path) -> None:
     )
     table, (row,) = table_of(made(tmp_path, told("ddp", 2, [rank_use(), other])))
     assert table.title == "What the runs used"
-    assert (row["CPU s per rank"], row["of one core, %"]) == ("33.0", "82")  # 38 and 28, of 40 s
+    assert (row["CPU s per rank"], row["of one core, %"]) == ("33.0", "82")  # 38 s and 28 s out of 40 s
     assert row["peak memory, MB"] == "900"
-    # 500 MB out of each of two namespaces, over eth0, in 250 steps; docker0 is not counted.
+    # 500 MB sent from each of two namespaces over eth0 in 250 steps; docker0 is not counted.
     assert (row["sent per rank and step, MB"], row["received per rank and step, MB"]) == ("2.00", "1.00")
     assert row["gradients alone, in theory, MB"] == f"{PARAMETERS * 4 / 2**20:.2f}" == "16.67"
     assert any("Interfaces: ddp eth0." in remark for remark in table.after)
@@ -105,11 +105,11 @@ def test_gradients_that_are_sent_rounded_take_half_and_a_setting_is_named(tmp_pa
 
 
 def test_ranks_of_one_namespace_share_its_traffic(tmp_path: Path) -> None:
-    # Two ranks of one node have both read its counters, the second a moment later.
+    # Two ranks on one node both read its counters, the second a moment later.
     late = rank_use(network={"interfaces": {"eth0": {"sent_bytes": 502 * 2**20, "received_bytes": 0}}})
     _, (row,) = table_of(made(tmp_path, told("ddp", 2, [rank_use(), late], node="worker1")))
     assert row["sent per rank and step, MB"] == f"{501 / 2 / 250:.2f}" == "1.00"
-    apart = made(tmp_path / "apart", told("ddp", 2, [rank_use(), late]))  # the same name, on another node
+    apart = made(tmp_path / "apart", told("ddp", 2, [rank_use(), late]))  # same namespace name, other node
     assert table_of(apart)[1][0]["sent per rank and step, MB"] == f"{1002 / 2 / 250:.2f}" == "2.00"
 
 
@@ -129,7 +129,7 @@ def test_runs_are_averaged_and_those_that_do_not_tell_are_said(tmp_path: Path) -
     uses = [rank_use(cpu={"user_s": user_s}) for user_s in (30.0, 34.0)]
     uses[1]["energy"] |= {"cpu_j": 2000.0, "trouble": None}
     records = [told("ddp", 1, [use], seed) for seed, use in enumerate(uses, start=1)]
-    old = record("ddp", 1, 40.0, 50.0, 3)  # from before anything was read
+    old = record("ddp", 1, 40.0, 50.0, 3)  # from before resource use was recorded
     of = made(tmp_path, *records, old)
     table, (row,) = table_of(of)
     assert (row["runs"], row["CPU s per rank"]) == ("2", "34.0")
@@ -148,7 +148,7 @@ def test_nothing_is_made_up(tmp_path: Path) -> None:
     assert first["sent per rank and step, MB"] == NOTHING and first["CPU s per rank"] == "38.0"
     assert first["gradients alone, in theory, MB"] == "0.00"
     assert (first["CPU energy, J"], first["GPU energy, J"]) == (NOTHING, NOTHING)
-    assert second["CPU s per rank"] == second["sent per rank and step, MB"] == NOTHING  # one of two ranks
+    assert second["CPU s per rank"] == second["sent per rank and step, MB"] == NOTHING  # only one rank told
     said = f"Sent and received can't be determined, or only in part, on spark with 1 worker: {lost}"
     assert said in table.after
     assert "GPU energy: no rank trained on a GPU." in table.after

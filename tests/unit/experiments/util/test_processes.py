@@ -1,4 +1,4 @@
-"""Ending what a playbook started: real processes, some of which this user may not end."""
+"""Ending what a playbook started: real processes, some of which this user may not signal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def test_what_root_runs_below_a_playbook_does_not_keep_it_from_being_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mark, told = f"@{tmp_path}/vars.json", tmp_path / "child"
-    # A session of its own, as sudo has: the group's signal does not reach it.
+    # In a session of its own, as under sudo: signals to the group do not reach it.
     script = f"setsid sleep 600 & echo $! > '{told}'; trap '' TERM; while :; do sleep 0.1; done"
     playbook = subprocess.Popen(["bash", "-c", script, mark], process_group=0)
     wait_until(lambda: told.exists() and told.read_text().strip() != "")
@@ -40,7 +40,7 @@ def test_what_root_runs_below_a_playbook_does_not_keep_it_from_being_ended(
         begun = time.monotonic()
         end_group(playbook.pid, mark, grace=2)
         assert playbook.wait(timeout=5) == -signal.SIGKILL and alive(roots)
-        # It waited once, for what ignored its SIGTERM, and not for what it could not tell.
+        # It waited once, for the process that ignores SIGTERM, and not for the one it may not signal.
         assert time.monotonic() - begun < 4
         assert not processes_with(mark) and end_marked(mark) is False
     finally:
