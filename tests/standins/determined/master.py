@@ -1,7 +1,7 @@
 #!/opt/trainbed/env/current/bin/python
 """A stand-in for Determined's master 0.38.1, for tests where the real one is not available.
 
-Its answers have the shape of recorded ones (`answers/`), and are the recorded ones where they do not depend on
+Its answers have the shape of recorded ones (`answers/`), and are the recorded ones if they don't depend on
 the call. It knows users, agents, experiments and tasks; it schedules an experiment on agents with free slots,
 and the stand-in agents (`agent.py`) really run it. It has no searcher, no web page and no Core API for tasks.
 """
