@@ -1,4 +1,4 @@
-"""How tests reach nodes: by the connections that an inventory says, worked out by Ansible and kept open."""
+"""How tests reach nodes: over the inventory's connections, resolved by Ansible and kept open."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from testinfra.utils.ansible_runner import get_ansible_host
 
 
 class Inventory:
-    """An inventory with its templates worked out, and one kept connection to each of its nodes."""
+    """An inventory with its templates resolved, and one persistent connection to each of its nodes."""
 
     def __init__(self, root: Path, environment: Mapping[str, str], more: Sequence[str] = ()) -> None:
-        """Read the inventory that the verbs in `root` have with this environment, once it is asked for.
+        """Read, on first use, the inventory that the verbs in `root` have with this environment.
 
-        `more` are variables to be read besides those of playbooks/connections.yml.
+        `more` names variables to read besides those of playbooks/connections.yml.
         """
         self._root = root
         self._environment = dict(environment)
@@ -33,14 +33,14 @@ class Inventory:
 
     @functools.cached_property
     def _folder(self) -> Path:
-        """Where sockets of kept connections lie (their paths must be short), and the inventory's secrets."""
+        """Holds the connections' sockets, whose paths must be short, and the inventory with its secrets."""
         folder = Path(tempfile.mkdtemp(prefix="trainbed-", dir="/tmp"))
         atexit.register(self._close, folder)
         return folder
 
     @functools.cached_property
     def _file(self) -> Path:
-        """The inventory with all its templates worked out."""
+        """The inventory with all its templates resolved."""
         path = self._folder / "inventory.json"
         done = subprocess.run(
             [
@@ -61,13 +61,13 @@ class Inventory:
 
     @functools.cached_property
     def groups(self) -> dict[str, dict[str, dict[str, Any]]]:
-        """Groups: for each its hosts, for each of those its variables."""
+        """Variables by group and host."""
         children = json.loads(self._file.read_text(encoding="utf-8"))["all"]["children"]
         return {group: content["hosts"] for group, content in children.items()}
 
     @functools.cached_property
     def _hosts(self) -> dict[str, Host]:
-        """Testinfra's view of every node, by Ansible's own connection settings."""
+        """Testinfra's view of every node, with Ansible's connection settings."""
         variables = {
             name: {**facts, "ansible_ssh_common_args": self._kept(name, facts)}
             for name, facts in self.groups["cluster"].items()
@@ -75,7 +75,7 @@ class Inventory:
         static = {"all": {"hosts": list(variables)}, "_meta": {"hostvars": variables}}
         config = configparser.ConfigParser()
         config.read(self._root / "ansible.cfg")
-        # What testinfra has no connection of its own for goes through Ansible, command by command.
+        # Connection types that testinfra lacks go through Ansible, command by command.
         return {
             name: get_ansible_host(config, static, name)
             or testinfra.get_host(f"ansible://{name}", ansible_inventory=str(self._file))
@@ -83,10 +83,10 @@ class Inventory:
         }
 
     def _kept(self, name: str, facts: dict[str, Any]) -> str:
-        """SSH's arguments for a node, with a socket by which its commands share one connection.
+        """SSH's arguments for a node, with a socket through which its commands share one connection.
 
-        It is kept for as long as ansible.cfg says. SSH takes the first of two values, so an inventory with a
-        place of its own for sockets keeps it.
+        The connection is kept for as long as ansible.cfg says. SSH takes the first of two values, so a
+        ControlPath of the inventory's own wins.
         """
         given = str(facts.get("ansible_ssh_common_args", ""))
         return f"{given} -o ControlPath={self._socket(name)}".strip()
@@ -99,7 +99,7 @@ class Inventory:
         return self._hosts[name]
 
     def hang_up(self, name: str) -> None:
-        """Close the kept connection to a node, which is about to go away or to change."""
+        """Close the connection to a node that is about to go away or change."""
         _hang_up(self._socket(name))
 
     @staticmethod
@@ -112,5 +112,5 @@ class Inventory:
 
 def _hang_up(socket: Path) -> None:
     if socket.exists():
-        # Its other end may have gone meanwhile, which is as well. SSH wants a name; the socket decides.
+        # The other end may already be gone, which is fine. SSH requires a name, but only the socket counts.
         subprocess.run(["ssh", "-S", str(socket), "-O", "exit", "kept"], capture_output=True, check=False)

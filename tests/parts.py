@@ -1,6 +1,6 @@
 """The parts of `make unit`, `make test` and `make test-wide`, in the order in which they run.
 
-To move tests from one to the other, edit this table.
+To move tests from one to another, edit this table.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ class Nodes(enum.Enum):
 
     NONE = "no nodes"
     FRESH = "the shared testbed, made from nothing"
-    SHARED = "the shared testbed, as it was left; made where it is not there"
+    SHARED = "the shared testbed, as it was left; made if missing"
     OWN = "testbeds of its own"
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """One part: what it proves, and by which commands."""
+    """One part: what it proves, and with which commands."""
 
     name: str
     proves: str
@@ -31,31 +31,31 @@ class Part:
 
 
 def pytest(*arguments: str) -> Command:
-    """Tests one after another."""
+    """The command that runs tests one after another."""
     return ("python", "-m", "pytest", "-p", "no:cacheprovider", "--durations=15", *arguments)
 
 
 def on_all_cores(*arguments: str) -> Command:
-    """Tests that need no nodes, side by side."""
+    """The command that runs tests in parallel; they must need no nodes."""
     return pytest("--numprocesses=auto", "--dist=worksteal", *arguments)
 
 
 NOT_WIDE = ("-m", "not wide")
 WIDE = ("-m", "wide")
 
-#: tests/unit/conftest.py says what is slow.
+#: tests/unit/conftest.py says which tests are slow.
 FAST = ("-m", "not wide and not slow")
 
 UNIT = (
-    # The roles' tests come apart: Ansible's modules patch the interpreter in a way that torch does not bear.
+    # The roles' tests run separately: Ansible's modules patch the interpreter in a way that breaks torch.
     Part(
         "roles",
-        "the roles' modules and scripts, but for what starts Ansible",
+        "the roles' modules and scripts, except tests that start Ansible",
         (on_all_cores(*FAST, "tests/unit/roles"),),
     ),
     Part(
         "rest",
-        "training, experiments and Determined's client, but for what starts ranks, browsers or matrices",
+        "training, experiments and Determined's client, except tests that start ranks, browsers or matrices",
         (on_all_cores(*FAST, "tests/unit", "--ignore=tests/unit/roles"),),
     ),
 )
@@ -66,7 +66,7 @@ TEST = (
     Part(
         "experiments",
         "planning, records, figures, reports and screens, on made-up runs; this table",
-        # First a browser, in which the report is looked at.
+        # First a browser, for the tests of the report's page.
         (
             ("tests/browser",),
             on_all_cores(
@@ -80,10 +80,10 @@ TEST = (
     ),
     Part(
         "training",
-        "the training job, by ranks on this machine; Determined's client, against a stand-in",
+        "the training job, with ranks on this machine; Determined's client, against a stand-in",
         (on_all_cores(*NOT_WIDE, "tests/unit/training", "tests/unit/determined"),),
     ),
-    # It installs the engine where there is none.
+    # This part installs Docker's engine if it is missing.
     Part(
         "loop",
         "the whole loop from nothing: nodes, provisioning, verifying, runs of every stack, the report",
@@ -92,13 +92,13 @@ TEST = (
     ),
     Part(
         "gpus",
-        "what is decided about GPUs, on nodes that have none",
+        "decisions about GPUs, on nodes without any",
         (pytest(*NOT_WIDE, "tests/e2e/test_gpus.py"),),
         Nodes.SHARED,
     ),
     Part(
         "taking-down",
-        "that a testbed leaves nothing but caches",
+        "a testbed that is taken down leaves nothing but caches",
         (pytest(*NOT_WIDE, "tests/e2e/test_taking_down.py"),),
         Nodes.SHARED,
     ),
@@ -107,18 +107,18 @@ TEST = (
 TEST_WIDE = (
     Part(
         "kills",
-        "ranks killed at 50 places, and the weights all the same",
+        "ranks killed at 50 points, and still the same weights",
         (pytest(*WIDE, "tests/unit/training"),),
     ),
     Part(
         "inventories",
-        "another inventory, and nodes of the next release",
+        "another inventory, and nodes on the next Debian release",
         (pytest(*WIDE, "tests/e2e/test_wide.py"),),
         Nodes.OWN,
     ),
     Part(
         "engines",
-        "nodes on cgroup v2, and an engine that is killed",
+        "nodes on cgroup v2, and a killed engine",
         (pytest(*WIDE, "tests/e2e/test_engines.py"),),
         Nodes.OWN,
     ),
@@ -130,14 +130,14 @@ TEST_WIDE = (
     ),
     Part(
         "toys",
-        "a toy stack from outside the checkout does so too; broken toys fail the right checks",
+        "a toy stack from outside the checkout conforms; broken toys fail the right checks",
         (pytest(*WIDE, "-k", "toy", "tests/e2e/test_conformance.py"),),
         Nodes.OWN,
     ),
-    # What shares one testbed comes last: it keeps it to the end, and disks have no room for several.
+    # Parts on the shared testbed come last: it is kept to the end, and disks have no room for several.
     Part(
         "users",
-        "runs that begin at once: two users, and runs side by side",
+        "simultaneous runs: two users, and runs side by side",
         (pytest(*WIDE, "tests/e2e/test_two_users.py"),),
         Nodes.SHARED,
     ),
@@ -149,19 +149,19 @@ TEST_WIDE = (
     ),
     Part(
         "faults",
-        "a rank that is killed, and a link that is slow",
+        "a killed rank, and a slow link",
         (pytest(*WIDE, "tests/e2e/test_loop.py"),),
         Nodes.SHARED,
     ),
     Part(
         "determined",
-        "Determined's faults, its database and the way back from a dump",
+        "Determined's faults, its database and restoring a dump",
         (pytest(*WIDE, "tests/e2e/test_determined.py"),),
         Nodes.SHARED,
     ),
     Part(
         "resuming",
-        "a matrix that is resumed after a reboot, and after full disks",
+        "a matrix resumed after a reboot, and after full disks",
         (pytest(*WIDE, "tests/e2e/test_going_on.py"),),
         Nodes.SHARED,
     ),

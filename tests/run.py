@@ -1,7 +1,7 @@
 """Run the parts of a verb, all or some: `python -m tests.run unit|test|test-wide [PART ...]`, `?` lists them.
 
-All together they make the shared testbed themselves and take it down in the end. Some of them, for an inner
-loop, keep it for the next call.
+A run of all parts makes the shared testbed and takes it down at the end. A run of named parts, for an inner
+loop, keeps it for the next call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main() -> int:
     if unknown := [name for name in wanted if name not in parts]:
         print(f"make {verb} has no part {unknown[0]}: ONLY is one of {', '.join(parts)}", file=sys.stderr)
         return 2
-    # What takes its nodes down in the end has a place of its own.
+    # A run that takes its nodes down at the end gets a place of its own.
     alone = bool(wanted) or verb == "unit"
     chosen = [parts[name] for name in wanted] or list(parts.values())
     if alone:
@@ -40,12 +40,12 @@ def main() -> int:
 
 
 def listed(parts: tuple[Part, ...]) -> str:
-    """The parts, one a line."""
+    """The parts, one per line."""
     return "\n".join(f"  {part.name:<13} {part.proves} ({part.nodes.value})" for part in parts)
 
 
 def run(parts: list[Part], place: Path, *, alone: bool) -> int:
-    """Run parts one after another, on nodes that are kept if they run alone; say how long each took."""
+    """Run parts one after another and print how long each took; if `alone`, keep the nodes."""
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", PLACE: str(place)}
     if alone:
         environment[ALONE] = "1"
@@ -63,7 +63,7 @@ def run(parts: list[Part], place: Path, *, alone: bool) -> int:
             outcome = "failed" if status else "passed"
             ended.append(f"{part.name:<13} {outcome} after {(time.monotonic() - began) / 60:.1f} minutes")
             print(f"\n{ended[-1]}", flush=True)
-            # Before more minutes are spent.
+            # Fail before the parts with nodes, which take far longer.
             if status and part.nodes is Nodes.NONE:
                 break
     finally:
@@ -77,7 +77,7 @@ def run(parts: list[Part], place: Path, *, alone: bool) -> int:
 
 
 def run_one(part: Part, environment: Mapping[str, str]) -> int:
-    """Run one part's commands up to the first that fails, whose status is returned."""
+    """Run one part's commands up to the first that fails; return the last exit code."""
     for command in part.commands:
         status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
         if status:
@@ -86,7 +86,7 @@ def run_one(part: Part, environment: Mapping[str, str]) -> int:
 
 
 def take_down(place: Path) -> None:
-    """Take the shared testbed down, also one that an earlier call left, with the copy it was made from."""
+    """Take down the shared testbed, even one left by an earlier call, and the copy it was made from."""
     shared_testbed(ROOT).down()
     shutil.rmtree(place, ignore_errors=True)
 

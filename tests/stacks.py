@@ -1,4 +1,4 @@
-"""What the roles of stacks declare that they put on nodes (`meta/stack.yml`), for the tests that prove it."""
+"""What the stacks' roles declare to put on nodes (`meta/stack.yml`), for the tests that prove it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["ROOT", "declared", "port_variables"]
 
 @functools.cache
 def declared() -> dict[str, Declaration]:
-    """What every stack declares whose role is here or in the folder of outside stacks, installed or not."""
+    """The declaration of every stack here or in the folder of outside stacks, installed or not."""
     roles = {
         path.parents[1].name: path.parents[1]
         for folder in reversed(stack_folders())

@@ -1,8 +1,8 @@
-"""What recording costs: the same training with every figure kept, and with none, in turns.
+"""The cost of recording: the same training with every figure kept and with none, alternately.
 
 python -m tests.benchmarks.recording --data DIR (a prepared data set) [--rounds N]
 
-Prints for each round the seconds of an epoch with and without, and the median of the ratios.
+Prints the seconds of an epoch with and without for each round, and the median of the ratios.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from training.util.process import keep_freed_memory
 
 
 class Alone(TorchrunSession):
-    """The only rank, which keeps figures or drops them; no run, and nobody who tells it to stop."""
+    """A single rank outside of any run, which keeps figures or drops them and is never told to stop."""
 
     def __init__(self, figures: Figures | None, device: torch.device | None = None) -> None:
         self.rank, self.world_size, self.local_rank = 0, 1, 0
@@ -72,7 +72,7 @@ def main() -> None:
     ratios = []
     for number in range(given.rounds + 1):
         with tempfile.TemporaryDirectory() as folder:
-            # In turns, and each first in half of the rounds: a drift of the machine falls on both.
+            # Each goes first in half of the rounds, so that a drift of the machine affects both.
             order = (Path(folder), None) if number % 2 else (None, Path(folder))
             spent = {out is not None: epoch_seconds(work, given.data, out) for out in order}
         if not number:

@@ -1,9 +1,9 @@
-"""What a run's launch on Spark takes, beside a bare spark-submit of an empty function, in turns.
+"""How long a run's launch on Spark takes beside a bare spark-submit of an empty function, alternately.
 
 python -m tests.benchmarks.spark_launch [--rounds N] (on a provisioned cluster that nobody else uses)
 
 Both are launched on all workers with the same properties. Launch is the time from the submission until the
-process of rank 0 starts. Prints it for each round, and the mean difference with its 95 % interval.
+process of rank 0 starts. Prints both for each round, and the mean difference with its 95 % interval.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FOLDER = "/var/tmp/trainbed-bare-launch"
 
 
 def launch_of_a_run(matrix: Path, seed: int, *, new: bool) -> tuple[float, Path]:
-    """Run one seed; seconds that its launch took, without the queue, and its folder."""
+    """Run one seed; the seconds its launch took, without the queue, and its folder."""
     command = [sys.executable, "-m", "experiments", "run", str(matrix), "--only", f"*-s{seed}-*"]
     subprocess.run([*command, *(["--new"] if new else [])], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     campaign = max((ROOT / "results" / NAME).glob("[0-9]*"))
@@ -64,7 +64,7 @@ def launch_of_a_run(matrix: Path, seed: int, *, new: bool) -> tuple[float, Path]
 
 
 def launch_of_nothing(master: Host, run: Path, workers: int) -> float:
-    """Submit an empty function with the properties of a run; seconds that its launch took."""
+    """Submit an empty function with the properties of a run; the seconds its launch took."""
     (properties,) = run.rglob("spark.properties")
     submit = json.loads((run / "record.json").read_text(encoding="utf-8"))["launch"]["command"][0]
     master.check_output("mkdir --parents %s", FOLDER)
@@ -105,9 +105,7 @@ def main() -> None:
             taken, run = launch_of_a_run(matrix, seed, new=seed == 1)
             bare = launch_of_nothing(master, run, workers)
             differences.append(taken - bare)
-            print(
-                f"round {seed}: a run {taken:.2f} s, nothing {bare:.2f} s: {taken - bare:+.2f} s", flush=True
-            )
+            print(f"round {seed}: a run {taken:.2f} s, bare {bare:.2f} s: {taken - bare:+.2f} s", flush=True)
     mean = statistics.mean(differences)
     half = student.ppf(0.975, rounds - 1) * statistics.stdev(differences) / rounds**0.5
     interval = f"95 %: {mean - half:+.2f} to {mean + half:+.2f}, {rounds} rounds"

@@ -1,10 +1,9 @@
-"""The engine against Hugging Face's Trainer: the same model, data, batch and optimiser, in turns.
+"""The engine against Hugging Face's Trainer: the same model, data, batch and optimiser, alternately.
 
 python -m tests.benchmarks.trainer --data DIR (a prepared data set) [--device cuda] [--rounds N]
 
-Prints for each round the reviews that each takes in a second, and the median of the ratios. Both train one
-epoch in fp32; neither evaluates, logs or keeps checkpoints meanwhile. The first round, to warm up, does not
-count.
+Prints the reviews per second of both for each round, and the median of the ratios. Both train one epoch in
+fp32, without evaluation, logging or checkpoints. The first round is a warm-up and does not count.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def work_on(data: Path, batch: int) -> Work:
 def by_the_engine(work: Work, dataset: Dataset, device: torch.device) -> float:
     """Seconds of an epoch's steps."""
     session = Alone(None, device)
-    phases = Phases(clock_for(device.type), 10**9)  # phases are not what is measured
+    phases = Phases(clock_for(device.type), 10**9)  # without the cost of measuring phases
     phases.begin("other")
     training = set_up(work, dataset, session, phases)
     settle(device)
@@ -59,7 +58,7 @@ def by_the_engine(work: Work, dataset: Dataset, device: torch.device) -> float:
 
 
 class Rows(torch.utils.data.Dataset[dict[str, Any]]):
-    """The training split, as Trainer wants it."""
+    """The training split, as Trainer expects it."""
 
     def __init__(self, dataset: Dataset) -> None:
         batch = load_batch(dataset.train, torch.arange(len(dataset.train)), torch.device("cpu"))
@@ -77,7 +76,7 @@ class Rows(torch.utils.data.Dataset[dict[str, Any]]):
 
 
 def by_trainer(work: Work, dataset: Dataset, device: torch.device) -> float:
-    """Seconds of an epoch of Trainer's."""
+    """Seconds of an epoch with Trainer."""
     from transformers import Trainer, TrainingArguments
 
     with tempfile.TemporaryDirectory() as folder:
@@ -106,7 +105,7 @@ def by_trainer(work: Work, dataset: Dataset, device: torch.device) -> float:
 
 
 def settle(device: torch.device) -> None:
-    """Wait until the device has done what it was given."""
+    """Wait until the device has finished its work."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 

@@ -29,10 +29,10 @@ DATA: Final = {
     "max_length": 64,
     "vocabulary": 4000,
 }
-#: Ranks that only end when they are ended.
+#: Ranks that run until they are stopped.
 ENDLESS: Final = {"epochs": 500}
 WAIT_S: Final = 300
-#: Lists what of runs is on a node: ranks (whoever launches them sets RANK), units, containers, processes.
+#: Lists what runs have on a node: ranks (every launcher sets RANK), units, containers and processes.
 FIND: Final = """
 import json, os, re, subprocess, sys
 user, patterns, labels = json.loads(sys.argv[1])
@@ -65,7 +65,7 @@ class Bench:
     """Runs of one stack, each in a matrix of its own name."""
 
     def __init__(self, stack: str, folder: Path) -> None:
-        """`folder` takes the matrices; their results are where all results are."""
+        """`folder` holds the matrices; their results go where all results go."""
         self.stack = stack
         self._folder = folder
         self._inventory = Inventory(ROOT, os.environ, ["slots_per_worker", "trainbed_uid", "stacks"])
@@ -99,23 +99,23 @@ class Bench:
 
     @property
     def declared(self) -> Declaration:
-        """What the stack's role says that it puts on nodes."""
+        """What the stack's role declares to put on nodes."""
         return declared()[self.stack]
 
     def peer(self, **more: Any) -> dict[str, Any]:
-        """The same work, done by the first stack; for that one, by ranks that are started directly."""
+        """The same work on the first stack; for the first stack itself, with ranks started directly."""
         direct = {"runtime": "native", "launcher": "none"} if self.stack == self.first else {}
         return {"stack": self.first, **direct, **more}
 
     def on(self, node: str, command: str, check: bool = True) -> str:
-        """What a shell command prints, as root on a node."""
+        """Run a shell command as root on a node; its output."""
         done = self._inventory.node(node).run("sh -c %s", command)
         if check and done.rc != 0:
             raise AssertionError(f"{node}: {command} ended with {done.rc}: {done.stderr}")
         return str(done.stdout)
 
     def matrix(self, name: str, runs: Sequence[Mapping[str, Any]], **more: Any) -> Path:
-        """The matrix of these runs, each by what it has beside one epoch and seed 1 on one worker."""
+        """The matrix of these runs, each given by its differences from one epoch and seed 1 on one worker."""
         usual = {"workers": 1, "epochs": 1, "seed": 1, "runtime": "stack", "launcher": "stack"}
         usual |= {"tokenizing": "before", "slots_per_worker": 1, "learning_rate": 5e-4, "weight_decay": 0.01}
         first, *rest = [usual | dict(run) for run in runs]
@@ -134,13 +134,13 @@ class Bench:
         return path
 
     def run(self, matrix: Path) -> list[dict[str, Any]]:
-        """Run a matrix to its end, well or not, as a new campaign; the records."""
+        """Run a matrix to its end, successful or not, as a new campaign; the records."""
         process = self.start(matrix)
         self._wait(lambda: process.poll() is not None, "the matrix has ended", 3600)
         return self.records(matrix)
 
     def start(self, matrix: Path) -> subprocess.Popen[bytes]:
-        """Begin to run a matrix, as a new campaign."""
+        """Start a matrix as a new campaign."""
         command = [sys.executable, "-m", "experiments", "run", str(matrix), "--new"]
         process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.DEVNULL, start_new_session=True)
         self._processes.append(process)
@@ -154,7 +154,7 @@ class Bench:
 
     @contextmanager
     def training(self, name: str) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
-        """A run on two workers that trains and would for long; the matrix, and the command that runs it."""
+        """A long run on two workers, once it trains; its matrix, and the command that runs it."""
         matrix = self.matrix(name, [{"stack": self.stack, "workers": 2, **ENDLESS}])
         process = self.start(matrix)
         known = f"cat {SHARED}/runs/{self.stack}-w2-e{ENDLESS['epochs']}-*/*/progress.jsonl 2>/dev/null"
@@ -162,14 +162,14 @@ class Bench:
         before = int(self.on(self.master, counted, check=False) or 0)
 
         def trains() -> bool:
-            assert process.poll() is None, f"it ended with {process.returncode} before it trained"
+            assert process.poll() is None, f"the command ended with {process.returncode} before it trained"
             return int(self.on(self.master, counted, check=False) or 0) >= before + 2
 
         self._wait(trains, "the run trains")
         yield matrix, process
 
     def ended(self, process: subprocess.Popen[bytes]) -> int:
-        """Wait for the end of a command; its exit status."""
+        """Wait for the end of a command; its exit code."""
         self._wait(lambda: process.poll() is not None, "the command has ended")
         return int(process.returncode)
 
@@ -178,7 +178,7 @@ class Bench:
         return list(self._found(node)["ranks"])
 
     def left(self) -> dict[str, list[str]]:
-        """What is left of runs, by node; nothing where all is as it should be."""
+        """What is left of runs, by node; empty if all is as it should be."""
         found = {node: self._found(node) for node in (self.master, *self.workers)}
         return {
             node: [*each["left"], *(f"rank, process {pid}" for pid in each["ranks"])]
@@ -197,7 +197,7 @@ class Bench:
 
     @contextmanager
     def without(self, group: str, path: str) -> Iterator[None]:
-        """A file or folder that the nodes of a group (of the workers, the last) lack for a while."""
+        """Move a file or folder away for a while, on the master or, for the workers, on the last one."""
         node = self.master if group == "master" else self.workers[-1]
         self.on(node, f"mv {path} {path}.away")
         try:
@@ -206,7 +206,7 @@ class Bench:
             self.on(node, f"mv {path}.away {path}")
 
     def close(self) -> None:
-        """End what a failed test left, as whoever presses Ctrl-C would."""
+        """End what a failed test left, as Ctrl-C would."""
         for process in self._processes:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGINT)

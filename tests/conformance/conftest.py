@@ -10,7 +10,7 @@ from tests.conformance.bench import Bench
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The stack is given by name."""
+    """Add the option that names the stack."""
     parser.addoption("--stack", required=False, default="", help="the stack to test")
 
 

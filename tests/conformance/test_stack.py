@@ -1,4 +1,4 @@
-"""What every stack must do. Each check stands for itself; the first ones share their runs."""
+"""What every stack must do. Each check is independent; the first ones share their runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def weights(bench: Bench) -> list[Record]:
 
 
 def digest(records: list[Record], stack: str, direct: bool = False, **work: Any) -> str:
-    """The weights of the one run that is ok and has these fields of the work and conditions."""
+    """The weights of the only run with these fields of work and conditions, which must be ok."""
     wanted = {"slots_per_worker": 1, "tokenizing": "before"} | work
     wanted["launcher"] = "none" if direct else "stack"
     found = []
@@ -44,7 +44,7 @@ def digest(records: list[Record], stack: str, direct: bool = False, **work: Any)
         fields = specification["work"] | specification["conditions"]
         if specification["stack"] == stack and all(fields[name] == value for name, value in wanted.items()):
             found.append(record)
-    assert len(found) == 1, f"of {stack} with {wanted} there are {len(found)} records"
+    assert len(found) == 1, f"expected one record of {stack} with {wanted}, found {len(found)}"
     assert found[0]["status"] == "ok", found[0]["reason"]
     return str(found[0]["weights_digest"])
 
@@ -53,7 +53,7 @@ def digest(records: list[Record], stack: str, direct: bool = False, **work: Any)
 def test_the_same_weights_as_its_peer(bench: Bench, weights: list[Record], number: str) -> None:
     workers = {"one": 1, "two": 2, "all": len(bench.workers)}[number]
     if workers > len(bench.workers):
-        pytest.skip(f"the inventory has {len(bench.workers)} worker")
+        pytest.skip(f"the inventory has only {len(bench.workers)} worker")
     direct = bench.stack == bench.first
 
     theirs = digest(weights, bench.first, direct=direct, workers=workers)
@@ -64,7 +64,7 @@ def test_the_same_weights_as_its_peer(bench: Bench, weights: list[Record], numbe
 def test_two_slots_on_two_workers_are_four_workers(bench: Bench, weights: list[Record]) -> None:
     if len(bench.workers) < 4 or bench.slots < 2:
         pytest.skip(
-            f"it takes four workers with two slots; the inventory has {len(bench.workers)} with {bench.slots}"
+            f"needs four workers with two slots; the inventory has {len(bench.workers)} with {bench.slots}"
         )
 
     assert digest(weights, bench.stack, workers=2, slots_per_worker=2) == digest(
@@ -93,14 +93,14 @@ def test_tokens_made_in_the_run_are_the_same_or_it_says_why_not(bench: Bench, we
 
 
 def test_a_run_that_fails_is_a_record_with_its_reason(bench: Bench) -> None:
-    # Each step makes the weights nine times as large: the loss is soon no number.
+    # Each step makes the weights nine times as large, so the loss soon is not a number.
     diverges = {"stack": bench.stack, "workers": 2, "learning_rate": 10.0, "weight_decay": 1.0, "epochs": 50}
 
     (record,) = bench.run(bench.matrix("fails", [diverges]))
 
     assert record["status"] == "failed"
-    assert re.search(r"DivergedError|no number", record["reason"]), record["reason"]
-    assert record["launch"]["exit_code"] != 0, "the command failed; launch.json says it did not"
+    assert "DivergedError" in record["reason"], record["reason"]
+    assert record["launch"]["exit_code"] != 0, "the command failed, but launch.json says it did not"
     assert bench.left() == {}
 
 
@@ -178,7 +178,7 @@ def test_a_second_provisioning_changes_nothing(bench: Bench) -> None:
 
 
 def playbook(name: str) -> str:
-    """Run a playbook to its end; what it printed."""
+    """Run a playbook to its end; its output."""
     done = subprocess.run(
         [Path(sys.executable).parent / "ansible-playbook", f"playbooks/{name}.yml"],
         cwd=ROOT,

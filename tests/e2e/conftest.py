@@ -1,7 +1,7 @@
 """One testbed for most end-to-end tests, made from a copy of the repository at a long path with spaces.
 
-Tests of one process make it and take it down. Where tests/run.py runs several processes on one testbed, it
-does both. A testbed that is kept is brought up to date first, and rid of what earlier tests left.
+A single pytest process takes it down before and after; if several share it, tests/run.py does. A kept testbed
+is first brought up to date and rid of what earlier tests left.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STAMP = "/root/provisioned-with"
 
 @pytest.fixture(scope="session")
 def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
-    """The shared testbed, whatever there is of it."""
+    """The shared testbed, in whatever state it is."""
     given = os.environ.get(PLACE)
     root = (Path(given) if given else tmp_path_factory.mktemp("e2e")).joinpath(*BELOW)
     assert len(str(root)) > 100
@@ -48,7 +48,7 @@ def nodes(testbed: Testbed) -> Testbed:
 
 @pytest.fixture(scope="session")
 def provisioned(testbed: Testbed) -> Testbed:
-    """The shared testbed with every stack, as test_loop.py leaves it; made so here where that was not run."""
+    """The shared testbed with every stack, as test_loop.py leaves it; provisioned here if necessary."""
     if kept():
         testbed.make("testbed")
         wanted = roles_digest(testbed.root)
@@ -70,7 +70,7 @@ def measured(provisioned: Testbed) -> Testbed:
     """The shared testbed after the quick matrix and its report, as test_loop.py leaves it."""
     quick = provisioned.root / "results" / "quick"
     if kept() or not quick.exists():
-        provisioned.make("matrix")  # Goes on with a campaign of the same code, or begins a new one.
+        provisioned.make("matrix")  # Resumes a campaign of the same code, or begins a new one.
         *others, _newest = sorted(quick.glob("[0-9]*"))
         for campaign in others:
             shutil.rmtree(campaign)
@@ -79,7 +79,7 @@ def measured(provisioned: Testbed) -> Testbed:
 
 
 def kept() -> bool:
-    """Whether the testbed is kept between calls, so that anything may have changed since the last."""
+    """Whether the testbed is kept between calls; anything may have changed since the last one."""
     return ALONE in os.environ
 
 
@@ -89,7 +89,7 @@ def provision(testbed: Testbed) -> None:
 
 
 def roles_digest(root: Path) -> str:
-    """What provisioning follows from."""
+    """The digest of everything that provisioning depends on."""
     digest = hashlib.sha256()
     for folder in ("inventory", "playbooks", "requirements", "roles"):
         for path in sorted((root / folder).rglob("*")):

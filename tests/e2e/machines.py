@@ -1,4 +1,4 @@
-"""The machines that carry a testbed's nodes: what is done to a node from outside, whatever it says itself."""
+"""The machines under a testbed's nodes: what tests do to a node from outside, without its cooperation."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ ENGINE = Path(__file__).resolve().parents[2] / "roles" / "testbed" / "files"
 
 
 class Machine(Protocol):
-    """One machine, of whatever kind."""
+    """One machine, of any kind."""
 
     def restart(self) -> None:
-        """Shut it down in order and start it again, as a reboot does."""
+        """Shut it down cleanly and start it again, like a reboot."""
 
     def power_off(self) -> None:
-        """Shut it down in order."""
+        """Shut it down cleanly."""
 
     def power_on(self) -> None:
         """Start it."""
 
     def pull_the_plug(self) -> None:
-        """Stop it where it stands."""
+        """Stop it without a shutdown."""
 
     def remove(self) -> None:
-        """Take it away, with what was on its system's disk."""
+        """Remove it, with its system disk."""
 
     def console(self, command: str) -> None:
-        """Run a shell command as root as if sitting at it: where SSH is what a test breaks."""
+        """Run a shell command as root at its console, for tests that break SSH."""
 
 
 class Container:
-    """A machine that is a container of Docker's."""
+    """A machine that is a Docker container."""
 
     def __init__(self, name: str, run: Callable[..., object], hang_up: Callable[[], None]) -> None:
         """`run` runs a command in the testbed's environment; `hang_up` closes the connection to the node."""
@@ -47,7 +47,7 @@ class Container:
         self._run("docker", *arguments)
 
     def restart(self) -> None:
-        """Restart it; /run is empty then, as after a reboot."""
+        """Restart it; this empties /run, like a reboot."""
         self._docker("restart", "--time", "20", self._name)
 
     def power_off(self) -> None:
@@ -67,12 +67,12 @@ class Container:
         self._docker("rm", "--force", self._name)
 
     def console(self, command: str) -> None:
-        """Run a shell command in it, by way of the engine."""
+        """Run a shell command in it, through the engine."""
         self._docker("exec", self._name, "sh", "-c", command)
 
 
 def remains(testbed: str) -> dict[str, list[str]]:
-    """What the machines' host still has of a testbed, by kind."""
+    """What is left of a testbed on the machines' host, by kind."""
     of_it = ["--filter", f"label=trainbed.testbed={testbed}"]
     lists = {
         "networks": ["network", "ls", *of_it, "--format", "{{.Name}}"],
@@ -89,7 +89,7 @@ def remains(testbed: str) -> dict[str, list[str]]:
 
 @contextlib.contextmanager
 def engine_at(folder: Path) -> Iterator[None]:
-    """The machine's engine, started for the while where the last testbed took its engine down with it."""
+    """Docker's engine on this machine; started for the duration if the last testbed took it down."""
     if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode == 0:
         yield
         return

@@ -1,4 +1,4 @@
-"""Matrices that end-to-end tests run, and what becomes of them."""
+"""Matrices that end-to-end tests run, and ways to watch and disturb them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any
 from tests.e2e.testbeds import Testbed, kill_group, wait_for
 
 NODES = ("master", "worker1", "worker2")
-#: The stacks' processes while they train, by program and arguments: a shell that looks for them is none.
+#: Command lines of the stacks' processes while they train; must not match a shell that looks for them.
 TRAINING = (
     r"^[^ ]*(python[0-9.]*|java) .*"
     r"(training\.launchers|-m training tokenise|"
     r"CoarseGrainedExecutor|torch_run_process_wrapper|torch\.distributed\.run|/train\.py)"
 )
-#: What torchrun starts on a worker, itself apart.
+#: What torchrun starts on a worker, but not torchrun itself.
 RANK = r"^[^ ]*python[0-9.]* -u (-m training\.launchers\.(ddp|determined)|[^ ]*/train\.py)"
-#: What a record says of a rank that was killed on worker2 (its number is its stack's choice): the other one
-#: names it if its stack leaves it the time, else it is seen who said nothing.
+#: A record's reason after a rank was killed on worker2 (its stack chooses its number): the other names it,
+#: or, if its stack leaves no time for that, the reason says which rank ended silently.
 KILLED_ON_WORKER2 = (
     r"Rank (\d) on worker1: PeerError: Rank (?!\1)\d on worker2 is gone: .* of epoch |"
     r"Rank (\d) ended without a word .*; rank (?!\2)\d on worker1 noticed: "
@@ -43,7 +43,7 @@ def records(testbed: Testbed, matrix: str) -> list[dict[str, Any]]:
 
 
 def epochs_trained(testbed: Testbed, runs: str) -> int:
-    """How many epochs the runs in these folders of the shared storage have told of."""
+    """How many epochs the runs in these folders of the shared storage have reported."""
     counted = (
         f"cat /srv/trainbed/shared/runs/{runs}/progress.jsonl 2> /dev/null | grep -c validation_loss || true"
     )
@@ -56,7 +56,7 @@ def nothing_runs(testbed: Testbed) -> bool:
 
 
 def small(testbed: Testbed) -> Path:
-    """A small matrix of its own."""
+    """Write a small matrix for interrupting; its path."""
     path = testbed.root / "small.yml"
     path.write_text(SMALL, encoding="utf-8")
     return path
@@ -78,8 +78,8 @@ def start_training(testbed: Testbed, *command: str) -> subprocess.Popen[str]:
 def kill_in_training(testbed: Testbed, process: subprocess.Popen[str], runs: str) -> None:
     """Kill the rank on worker2 once the runs in these folders, which `process` started, train.
 
-    Not in the first epochs: one may be shorter than the time between two signs of life, and of a rank that
-    has given none since its start it can't be said which epoch it was in.
+    Not in the first epochs: one may be shorter than the time between two signs of life, and nobody can say
+    which epoch a rank was in before its first.
     """
     wait_for(
         f"{runs} has trained some epochs",
@@ -91,7 +91,7 @@ def kill_in_training(testbed: Testbed, process: subprocess.Popen[str], runs: str
 
 
 def interrupt(process: subprocess.Popen[str]) -> str:
-    """Press Ctrl-C; returns what the command, which must not succeed, printed."""
+    """Press Ctrl-C; returns the output of the command, which must fail."""
     kill_group(process, signal.SIGINT)
     output, _ = process.communicate(timeout=120)
     assert process.returncode != 0, output

@@ -13,7 +13,7 @@ from tests.e2e.testbeds import Testbed
 pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
 
 STOCK = {"tokenizing": "before", "reporting": "epoch", "runtime": "stack", "launcher": "stack"}
-#: What differs from the stacks' own ways, and the stack that it is tried with.
+#: Each way's stack, and how it differs from the stacks' own way.
 WAYS: dict[str, tuple[str, dict[str, str]]] = {
     "stock": ("ddp", {}),
     "native": ("ddp", {"runtime": "native"}),
@@ -61,7 +61,7 @@ def test_the_ways_of_a_ladder_end_with_the_same_weights(testbed: Testbed) -> Non
 
 
 def by_way(testbed: Testbed) -> dict[str, dict[str, Any]]:
-    """The records of the matrix above, by the names of their ways."""
+    """The records of the matrix above, by the name of their way."""
     found = {key(record): record for record in records(testbed, "ways")}
     return {name: found[stack, tuple((STOCK | changed).values())] for name, (stack, changed) in WAYS.items()}
 
@@ -76,7 +76,7 @@ def test_runs_that_begin_with_texts_say_who_made_tokens_of_them(testbed: Testbed
         preparing = note["ended"] - note["started"]
         assert 0 < preparing < record["total_s"] and note["rows"] == TRAIN + VALIDATION
         assert abs(sum(record["phases"].values()) + preparing - record["total_s"]) < 1e-6
-        # Weights and figures come home, what is in the data set anyway does not.
+        # Weights and figures are copied back; tokens, which the data set has anyway, are not.
         assert "prepared.json" in record["files"]
         assert not any(file.startswith("tokens/") for file in record["files"])
     assert notes["texts"]["by"] == "one process on master, 1 thread"
@@ -92,6 +92,6 @@ def test_runs_that_begin_with_texts_say_who_made_tokens_of_them(testbed: Testbed
 
 
 def key(record: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
-    """The stack, and in which way it was used."""
+    """The stack, and the way it was used."""
     specification = record["specification"]
     return specification["stack"], tuple(specification["conditions"][name] for name in STOCK)

@@ -1,4 +1,4 @@
-"""Every stack does what all must do, a toy from outside of the checkout too; broken toys are told apart."""
+"""Every stack conforms, even a toy from outside the checkout; broken toys fail the right checks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ derive = training.util.seeds.derive_seed
 training.util.seeds.derive_seed = lambda seed, *purpose: derive(seed + 1, *purpose)
 
 if __name__"""
-#: What is changed in which of the toy's files, and which checks must then fail.
+#: For each fault: the toy's file, the text to replace, its replacement, and the checks that must then fail.
 BROKEN = {
     "another seed": ("training/launchers/toy.py", "if __name__", SEED, PEERS),
     "an exit code that is swallowed": (
@@ -39,13 +39,13 @@ BROKEN = {
 
 @pytest.fixture(scope="module")
 def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder outside of the checkout in which the toy lies."""
+    """The toy's folder outside the checkout."""
     return Path(shutil.copytree(TOY, tmp_path_factory.mktemp("outside") / "stacks"))
 
 
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory: pytest.TempPathFactory, outside: Path) -> Iterator[Testbed]:
-    """A testbed of four workers with two slots each, and every stack, the toy among them."""
+    """A testbed of four workers with two slots each and every stack, including the toy."""
     root = copy_repository(tmp_path_factory.mktemp("crowd") / "trainbed")
     inventory = root / "tests" / "e2e" / "inventories" / "crowd"
     given = (("ANSIBLE_INVENTORY", str(inventory)), ("TRAINBED_STACKS", str(outside)))
@@ -73,7 +73,7 @@ def test_the_toy_is_small() -> None:
     assert len(lines) < 100
 
 
-# Determined is its stand-in here.
+# Determined is the stand-in here.
 @pytest.mark.parametrize("stack", ["ddp", "spark", "determined"])
 def test_a_stack_conforms(crowd: Testbed, stack: str) -> None:
     found = outcomes(crowd, stack)

@@ -1,4 +1,4 @@
-"""Determined's faults, its database and the way back from a dump; test_loop.py's testbed, and stand-ins."""
+"""Determined's faults, its database and restoring a dump; on test_loop.py's testbed, with stand-ins."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DUMPS = "/var/backups/trainbed"
 
 
 def matrix_of(testbed: Testbed, name: str, epochs: int) -> str:
-    """A matrix of Determined's runs only."""
+    """Write a matrix of runs on Determined only; returns `make`'s argument for it."""
     path = testbed.root / f"{name}.yml"
     content = SMALL.replace("name: small", f"name: {name}").replace(
         "stack: [ddp, spark]", "stack: [determined]"
@@ -53,7 +53,7 @@ def test_an_interrupted_experiment_is_ended(testbed: Testbed) -> None:
 
 def test_an_experiment_in_error_has_a_record_with_its_reason(testbed: Testbed) -> None:
     matrix = matrix_of(testbed, "determined-killed", 300)
-    # What the test before left there has the same name.
+    # The previous test left a folder with the same name there.
     testbed.node("master", "rm -rf /srv/trainbed/shared/runs/determined-w2-e300-*")
     process = testbed.start("make", "--no-print-directory", "matrix", matrix)
     kill_in_training(testbed, process, "determined-w2-e300-*/*-01")
@@ -72,7 +72,7 @@ def test_a_search_is_submitted_around_a_run(testbed: Testbed) -> None:
     record = next(path for path in (testbed.root / "results").glob(pattern))
     done = testbed.playbook("search", "-e", json.dumps({"search_record": str(record)}))
     assert re.search(r"Created experiment \d+", done.output)
-    # The stand-in tells a trial nothing of a cluster: the launcher says so and ends.
+    # The stand-in gives a trial no cluster information: the launcher says so and exits.
     wait_for("the trial ends", lambda: states(testbed)[-1] == "ERROR", 60)
     log = testbed.node("master", f"{DET} trial logs {len(states(testbed))}").output
     assert "A search needs a Determined cluster" in log

@@ -1,4 +1,4 @@
-"""Nodes on a cgroup v2 host, and an engine that is killed: on an engine beside the machine's own."""
+"""Nodes on a cgroup v2 host, and a killed engine: both on a second engine beside the machine's own."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ IN_CGROUP2 = 'umount --recursive /sys/fs/cgroup && mount -t cgroup2 none /sys/fs
 
 
 class Engine:
-    """A second engine in a mount namespace of its own, where /sys/fs/cgroup is cgroup v2 alone."""
+    """A second engine in a mount namespace of its own, where /sys/fs/cgroup is cgroup v2 only."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -37,7 +37,7 @@ class Engine:
         )
 
     def docker(self, *arguments: str) -> str:
-        """Call it."""
+        """Run one of Docker's commands on it."""
         return subprocess.run(
             ["docker", "--host", self.socket, *arguments],
             capture_output=True,
@@ -47,16 +47,16 @@ class Engine:
         ).stdout.strip()
 
     def kill(self) -> None:
-        """Kill it and its containerd outright, as a machine that loses power would."""
+        """Kill it and its containerd outright, like a power cut."""
         for file in (self.root / "docker.pid", self.root / "run" / "containerd" / "containerd.pid"):
             pid = int(file.read_text(encoding="ascii"))
-            # The second may be gone with the first.
+            # containerd may have gone with dockerd.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             wait_for(f"process {pid} is gone", lambda pid=pid: not Path(f"/proc/{pid}").exists(), 20)
 
     def stop(self) -> None:
-        """Stop it with everything in it, also what an engine that was killed left running."""
+        """Stop it with everything in it, including what a killed engine left running."""
         if not self.root.exists():
             return
         if subprocess.run(
@@ -88,9 +88,9 @@ def engine() -> Iterator[Engine]:
         pytest.skip("a second engine needs root")
     if Path("/sys/fs/cgroup/cgroup.controllers").exists():
         pytest.skip(
-            "this machine has cgroup v2, so the other end-to-end tests ran on it; v1 cannot be had beside it"
+            "this machine has cgroup v2, so the other end-to-end tests ran on it; v1 can't be added beside it"
         )
-    # A socket's path may not be long. A test run that was killed may have left its engine there.
+    # A short path, as sockets require. A killed test run may have left its engine there.
     second = Engine(Path("/var/tmp/trainbed-test-engine"))
     second.stop()
     second.root.mkdir()
@@ -135,7 +135,7 @@ def test_a_password_reaches_the_master_alone_and_no_image(
 
 def test_survives_an_engine_that_was_killed(engine: Engine, nodes: Testbed) -> None:
     engine.kill()
-    # By the time the engine is started again, its process ids belong to somebody else.
+    # When the engine starts again, its old process ids belong to another process.
     (engine.root / "docker.pid").write_text(str(os.getpid()), encoding="ascii")
     (engine.root / "run" / "containerd" / "containerd.pid").write_text(str(os.getpid()), encoding="ascii")
     engine.start()

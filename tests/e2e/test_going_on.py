@@ -1,4 +1,4 @@
-"""A matrix is taken up again after a fault: nothing is lost, and nothing that was done is done twice."""
+"""A matrix is resumed after a fault: nothing is lost, and nothing is done twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RUNS = "ddp-w2-e15-*/*"
 
 
 def matrix(testbed: Testbed, name: str, stacks: str = "ddp, spark", epochs: str = "epochs: [1]") -> Path:
-    """A small matrix of that name."""
+    """Write a small matrix with this name; its path."""
     path = testbed.root / f"{name}.yml"
     text = SMALL.replace("name: small", f"name: {name}").replace("epochs: [3]", epochs)
     path.write_text(text.replace("[ddp, spark]", f"[{stacks}]"), encoding="utf-8")
@@ -27,7 +27,7 @@ def matrix(testbed: Testbed, name: str, stacks: str = "ddp, spark", epochs: str 
 
 
 def statuses(testbed: Testbed, name: str) -> dict[str, list[str]]:
-    """For each stack the statuses of its attempts, oldest first."""
+    """The statuses of each stack's attempts, oldest first."""
     found: dict[str, list[str]] = {}
     for record in records(testbed, name):
         found.setdefault(record["specification"]["stack"], []).append(record["status"])
@@ -36,7 +36,7 @@ def statuses(testbed: Testbed, name: str) -> dict[str, list[str]]:
 
 @contextmanager
 def little_room(testbed: Testbed, node: str, place: str, size: str) -> Iterator[None]:
-    """A disk of that size at a place on a node, with what was there."""
+    """Mount an empty disk of this size over a folder of a node, with the folder's owner and mode."""
     testbed.node(
         node,
         f"cp -a {place} /root/kept && mount -t tmpfs -o size={size} full {place} && "
@@ -66,13 +66,13 @@ def test_after_a_node_was_rebooted(testbed: Testbed) -> None:
     testbed.make("matrix", f"MATRIX={file}")
     after = statuses(testbed, "rebooted")
     assert after["ddp"] == ["failed", "ok"]
-    # What was done before the second command was not done again.
+    # The second command did not repeat what was done before it.
     assert after["spark"] == (then["spark"] if then["spark"] == ["ok"] else [*then["spark"], "ok"])
     assert nothing_runs(testbed)
 
 
 def test_after_a_nodes_disk_was_full(testbed: Testbed) -> None:
-    # Reviews that were not staged before: the data set is the first thing that needs room.
+    # Reviews that no test staged before, so the data set is the first thing that needs room.
     file = matrix(testbed, "nodefull", stacks="spark")
     file.write_text(file.read_text().replace("seed: 0", "seed: 7"), encoding="utf-8")
     with little_room(testbed, "worker2", "/var/lib/trainbed/data", "64k"):

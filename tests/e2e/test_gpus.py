@@ -1,4 +1,4 @@
-"""GPUs on a testbed without: declared ones, and stand-ins on the PCI bus for what is decided early."""
+"""GPUs on a testbed without any: declared ones, and stand-ins on the PCI bus for early decisions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROLE = """\
 
 
 def with_gpus(testbed: Testbed, device: str, nodes: tuple[str, ...] = ("worker1", "worker2")) -> list[str]:
-    """Give nodes a stand-in for /sys with one GPU of this PCI device id; the option that has it looked at."""
+    """Give nodes a stand-in for /sys with one GPU of this PCI device id; the option that selects it."""
     place = f"{STAND_IN}/bus/pci/devices/0000:01:00.0"
     for node in nodes:
         testbed.node(
@@ -33,7 +33,7 @@ def with_gpus(testbed: Testbed, device: str, nodes: tuple[str, ...] = ("worker1"
 
 
 def role(testbed: Testbed, *options: str) -> Done:
-    """The nvidia role alone, in check mode."""
+    """Run the nvidia role alone, in check mode."""
     playbook = testbed.root / "gpus-only.yml"
     playbook.write_text(ROLE, encoding="utf-8")
     return testbed.run("ansible-playbook", str(playbook), "--check", *options, check=False)
@@ -125,16 +125,16 @@ def test_a_worker_whose_gpu_is_gone_starts_all_the_same(testbed: Testbed) -> Non
         began = testbed.node("worker1", "date '+%F %T'").output.strip()
         testbed.node("worker1", f"printf %s {shlex.quote(program)} > /opt/trainbed/list-gpus && {restart}")
         told = f"journalctl -u spark-worker --since '{began}' --no-pager"
-        wait_for("it has said so", lambda: "This worker offers" in testbed.node("worker1", told).output, 30)
+        wait_for("it logs its GPUs", lambda: "This worker offers" in testbed.node("worker1", told).output, 30)
         log = testbed.node("worker1", told).output
         assert "GPUs: The driver hangs." in log and "GPUs: This worker offers none." in log
     finally:
         testbed.node("worker1", f"mv /root/list-gpus /opt/trainbed/list-gpus && {restart}")
-    wait_for("both offer one again", lambda: gpus_offered(testbed) == ["0", "0"], 60)
+    wait_for("both workers offer one again", lambda: gpus_offered(testbed) == ["0", "0"], 60)
 
 
 def gpus_offered(testbed: Testbed) -> list[str]:
-    """Addresses of the GPUs that Spark's living workers offer."""
+    """Addresses of the GPUs that Spark's live workers offer."""
     page = f"curl --silent --noproxy '*' http://{testbed.prefix}.10:7080/json/"
     workers = json.loads(testbed.node("master", page).output)["workers"]
     living = [worker["resources"] for worker in workers if worker["state"] == "ALIVE"]

@@ -1,6 +1,6 @@
-"""The whole loop on a testbed of its own. The tests run in this order, each on what the ones before left.
+"""The whole loop on a testbed. The tests run in this order, each on what the previous ones left.
 
-Those that are marked wide stand for themselves.
+Those marked wide are independent.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STACKS, WORKERS = ("ddp", "spark", "determined"), (1, 2)  # of the quick matrix
 
 
 def changed(done: Done) -> list[str]:
-    """Names of the tasks in which a playbook changed something on a node."""
+    """Names of a playbook's tasks that changed something on a node."""
     recap = done.recap()
     assert set(NODES) <= set(recap), done.output[-3000:]
     tasks = re.split(r"^TASK \[(.+)\] \*+$", done.output, flags=re.MULTILINE)[1:]
@@ -207,7 +207,7 @@ def test_the_lock_keeps_others_out_and_is_taken_over_from_the_dead(testbed: Test
         "-e",
         "cluster_lock_verb=test",
     )
-    # That ansible-playbook has ended, so what it left is the lock of a dead process of this controller.
+    # That ansible-playbook has exited, so its lock belongs to a dead process of this controller.
     taken = testbed.playbook("lock", "-e", "cluster_lock_state=held", "-e", "cluster_lock_verb=again")
     assert "is no longer running" in re.sub(r"\s+", " ", taken.output)
     testbed.node("master", f"rm {lock}")
@@ -275,7 +275,7 @@ def test_report_is_made_from_the_records_alone(testbed: Testbed) -> None:
 
 
 def test_an_interrupted_matrix_leaves_nothing_running(testbed: Testbed) -> None:
-    # By the door that admins know; the other tests go by `make matrix`.
+    # Through the playbook, as an admin would; the other tests use `make matrix`.
     given = json.dumps({"matrix": str(small(testbed))})
     process = start_training(testbed, "ansible-playbook", "playbooks/run_matrix.yml", "-e", given)
     assert "1 of 2" in interrupt(process)
@@ -296,7 +296,7 @@ def test_a_killed_controller_is_gone_on_from(testbed: Testbed) -> None:
 
 
 def test_a_failing_run_is_recorded_and_the_others_go_on(testbed: Testbed) -> None:
-    # On somebody's own file, which lies beside the matrix.
+    # On a user's own data file, beside the matrix.
     file = testbed.root / "mine.csv"
     own = "source: files, train_file: mine.csv, train: 200"
     matrix = testbed.root / "failing.yml"
@@ -356,8 +356,8 @@ def test_services_pinning_and_names_survive_a_restart(testbed: Testbed) -> None:
     )
     address = f"http://{testbed.prefix}.10:7080/json/"
     alive = f"curl --silent --noproxy '*' {address} | grep -c ALIVE"
-    wait_for("Spark is whole", lambda: testbed.node("master", alive, check=False).output.strip() == "3", 90)
-    # What a restart can change; all else was verified above.
+    wait_for("Spark is up", lambda: testbed.node("master", alive, check=False).output.strip() == "3", 90)
+    # Only what a restart can change; the rest was verified above.
     chosen = "come_back or comes_back or listens or cores or pinned or spark_counts or own_name or knows"
     testbed.make("verify", f"ARGS=-k '{chosen}'")
 
@@ -375,7 +375,7 @@ def test_a_link_rate_holds_also_after_a_restart(testbed: Testbed) -> None:
     assert megabits(testbed) > 150
     testbed.make("testbed", TESTBED_LINK_RATE="100mbit")
     assert 50 < megabits(testbed) < 110
-    # A command that is not told of the limit records it all the same.
+    # A command without the variable still records the limit.
     matrix = testbed.root / "limited.yml"
     matrix.write_text(
         SMALL.replace("name: small", "name: limited").replace(

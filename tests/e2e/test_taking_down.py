@@ -1,4 +1,4 @@
-"""The end of the testbed that the other end-to-end tests share."""
+"""Taking down the testbed that the other end-to-end tests share."""
 
 from __future__ import annotations
 

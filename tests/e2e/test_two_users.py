@@ -1,4 +1,4 @@
-"""Runs that begin at once: two users of one cluster on every stack, and runs of one worker side by side."""
+"""Simultaneous runs: two users of one cluster on every stack, and one-worker runs side by side."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STACKS = ["ddp", "spark", "determined"]
 
 
 def matrix(testbed: Testbed, name: str, axes: dict[str, Any], **more: Any) -> str:
-    """A matrix of 800 reviews with these axes."""
+    """Write a matrix of 800 reviews with these axes; returns `make`'s argument for it."""
     text = SMALL[: SMALL.index("axes:")].replace("name: small", f"name: {name}").replace("1200", "800")
     order = {"arrangement": "written", "warm_ups": False}
     for part, value in ({"axes": axes, "order": order} | more).items():
@@ -27,7 +27,7 @@ def matrix(testbed: Testbed, name: str, axes: dict[str, Any], **more: Any) -> st
 
 
 def training(record: dict[str, Any]) -> tuple[float, float]:
-    """When the ranks' processes were there, and when training had ended."""
+    """When the ranks' processes were up, and when training ended."""
     launch, phases = record["launch"], record["phases"]
     up: float = launch["started"] + phases["queue"] + phases["launch"]
     end: float = launch["ended"] - phases["shutdown"]
@@ -48,7 +48,7 @@ def test_two_users_who_want_the_whole_cluster(testbed: Testbed) -> None:
     assert len(found) == 9 and {record["status"] for record in found.values()} == {"ok"}
 
     for (stack, seed), record in found.items():
-        # Nobody's training was touched by who was there besides.
+        # Runs beside it did not affect any training.
         assert record["weights_digest"] == found["ddp", seed]["weights_digest"], record["run_id"]
         if seed == 3:
             assert record["together"] is None
@@ -57,10 +57,10 @@ def test_two_users_who_want_the_whole_cluster(testbed: Testbed) -> None:
             assert record["together"]["why"] == "users"
             assert record["together"]["begun"] == partner["together"]["begun"]
 
-    # Who starts containers shares the nodes.
+    # Runs that start containers share the nodes.
     first, second = sorted(training(found["ddp", seed]) for seed in (1, 2))
     assert second[0] < first[1]
-    # Who asks a scheduler for the whole cluster waits for the other.
+    # Runs that ask a scheduler for the whole cluster take turns.
     for stack in ("spark", "determined"):
         first, second = sorted(training(found[stack, seed]) for seed in (1, 2))
         assert second[0] >= first[1]
@@ -74,7 +74,7 @@ def test_two_users_who_want_the_whole_cluster(testbed: Testbed) -> None:
 
 
 def test_runs_of_one_worker_side_by_side(testbed: Testbed) -> None:
-    # Each begins with texts: two processes on the master make tokens at once.
+    # Each run begins with texts, so two processes on the master tokenise at once.
     axes = {
         "stack": ["ddp", "spark"],
         "workers": [1],

@@ -46,7 +46,7 @@ def test_a_worker_may_be_the_master_and_names_are_free(solo: Testbed) -> None:
     matrix = solo.root / "solo.yml"
     matrix.write_text(MATRIX, encoding="utf-8")
     done = solo.make("matrix", f"MATRIX={matrix}")
-    # Two workers cannot be had here: that is a row with its reason, not a gap.
+    # This testbed lacks a second worker: the output says so instead of leaving a gap.
     assert "worker" in done.output
     found = [
         json.loads(path.read_text()) for path in Path(solo.root / "results/solo").glob("*/*/*/record.json")
@@ -55,7 +55,7 @@ def test_a_worker_may_be_the_master_and_names_are_free(solo: Testbed) -> None:
     assert {record["status"] for record in found} == {"ok"}
     assert len({record["weights_digest"] for record in found}) == 1
     solo.make("report", f"MATRIX={matrix}")
-    # And a machine that is switched off and on again.
+    # The agent also comes back after a reboot.
     solo.machine("anna").restart()
     wait_for("the agent is back", lambda: "anna" in solo.node("anna", SLOTS, check=False).output, 120)
 

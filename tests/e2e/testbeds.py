@@ -19,7 +19,7 @@ from tests.e2e.machines import Container, Machine
 ROOT = Path(__file__).resolve().parents[2]
 BINARIES = Path(sys.executable).parent
 NODE_TIMEOUT_S = 180
-#: Set by tests/run.py: the folder of the shared testbed, and that some parts run alone on one that is kept.
+#: Set by tests/run.py: the shared testbed's folder, and whether named parts run alone on a kept testbed.
 PLACE, ALONE = "TRAINBED_TEST_PLACE", "TRAINBED_TEST_ALONE"
 
 
@@ -64,7 +64,7 @@ class Testbed:
 
     @property
     def state(self) -> Path:
-        """What this machine keeps of the testbed: keys and settings."""
+        """Where this machine keeps the testbed's keys and settings."""
         states = self.environment.get("XDG_STATE_HOME") or Path.home() / ".local/state"
         return Path(states) / "trainbed" / self.name
 
@@ -93,7 +93,7 @@ class Testbed:
 
     @staticmethod
     def _ended(done: Done, check: bool) -> Done:
-        """Say that a command has ended, and fail if it may not have ended so."""
+        """Print that a command has ended; raise if it failed and `check` is set."""
         print(f"$ {done.command}  [{done.seconds:.0f} s, status {done.code}]")
         if check and done.code != 0:
             raise AssertionError(f"{done.command} ended with {done.code}:\n{done.output[-6000:]}")
@@ -115,18 +115,18 @@ class Testbed:
         return Inventory(self.root, self.environment)
 
     def node(self, name: str, command: str, check: bool = True) -> Done:
-        """Run a shell command as root on one node, over SSH as the inventory says: 255 where that fails."""
+        """Run a shell command as root on one node, over the inventory's SSH; its code is 255 if SSH fails."""
         began = time.monotonic()
         try:
             said = self.connections.node(name).run(f"timeout {NODE_TIMEOUT_S} sh -c %s 2>&1", command)
             output = said.stdout
-        except RuntimeError as failed:  # Testinfra's way to say that SSH itself failed.
+        except RuntimeError as failed:  # Testinfra raises this if SSH itself fails.
             (said,) = failed.args
             output = said.stderr
         return self._ended(Done(f"{name}: {command}", said.rc, output, time.monotonic() - began), check)
 
     def machine(self, name: str) -> Machine:
-        """What carries a node, which can be restarted or taken away."""
+        """The machine under a node, which can be restarted or removed."""
         return Container(f"{self.name}-{name}", self.run, lambda: self.connections.hang_up(name))
 
     def ansible(self, pattern: str, command: str) -> Done:
@@ -147,7 +147,7 @@ class Testbed:
         )
 
     def down(self) -> None:
-        """Take the testbed down, and with it everything that a test could have left."""
+        """Take down the testbed and everything that a test could have left."""
         self.make("testbed-down")
 
 
@@ -157,14 +157,14 @@ def shared_testbed(root: Path) -> Testbed:
 
 
 def kept_place() -> Path:
-    """Where the copy of the repository lies whose testbed is kept between calls."""
+    """Folder of the repository's copy whose testbed is kept between calls."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainbed" / "tests"
 
 
 def copy_repository(target: Path) -> Path:
     """Copy what a clone would hold, uncommitted changes included, to a path of the test's choosing.
 
-    Of a copy that is there, nothing is left but its results.
+    An earlier copy is replaced, except for its results.
     """
     target.mkdir(parents=True, exist_ok=True)
     for path in target.iterdir():
@@ -188,12 +188,12 @@ def copy_repository(target: Path) -> Path:
 
 
 def kill_group(process: subprocess.Popen[str], number: signal.Signals) -> None:
-    """Send a signal to a process and everything that it started in its group."""
+    """Send a signal to a process and the rest of its process group."""
     os.killpg(process.pid, number)
 
 
 def wait_for(condition: str, ready: object, timeout: float) -> None:
-    """Wait until `ready()` is true; fail with what was waited for."""
+    """Wait until `ready()` is true; on a timeout, fail and name the condition."""
     assert callable(ready)
     end = time.monotonic() + timeout
     while not ready():

@@ -1,4 +1,4 @@
-"""What needs a GPU: `make gpu-check`. Without one every test here is skipped, with the reason."""
+"""Tests that need a GPU: `make gpu-check`. Without one, all are skipped, with the reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SMALL = {"layers": 2, "hidden": 128, "heads": 2, "intermediate": 512}
 
 
 def torchrun(ranks: int, *command: str | Path) -> subprocess.CompletedProcess[str]:
-    """Start ranks on this machine, as the stacks do on theirs."""
+    """Start ranks on this machine, as the stacks do on their nodes."""
     return subprocess.run(
         [
             sys.executable,
@@ -46,7 +46,7 @@ def torchrun(ranks: int, *command: str | Path) -> subprocess.CompletedProcess[st
 
 
 def train(datasets: Datasets, folder: Path, ranks: int, **work: Any) -> dict[str, Any]:
-    """Train on this machine's GPUs; what rank 0 left."""
+    """Train on this machine's GPUs; rank 0's results."""
     data = data_spec(train=64, validation=11)
     prepared = datasets(data)
     spec = run_spec(prepared, data, model=SMALL, slots_per_worker=ranks, epochs=3, **work)
@@ -88,7 +88,7 @@ def test_training_gives_the_same_bits_twice_and_is_sampled(datasets: Datasets, t
     assert seen["uuid"] == f"GPU-{torch.cuda.get_device_properties(0).uuid}"
 
 
-@pytest.mark.skipif(GPUS < 2, reason="this machine has fewer than two GPUs, and NCCL gives each rank its own")
+@pytest.mark.skipif(GPUS < 2, reason="this machine has fewer than two GPUs, and NCCL needs one for each rank")
 def test_two_ranks_end_with_equal_weights_over_nccl(datasets: Datasets, tmp_path: Path) -> None:
     train(datasets, tmp_path / "two", 2)
     digests = {load(tmp_path / "two" / f"rank-{rank}.json")["weights_digest"] for rank in (0, 1)}
@@ -98,7 +98,7 @@ def test_two_ranks_end_with_equal_weights_over_nccl(datasets: Datasets, tmp_path
 def test_a_batch_that_does_not_fit_names_one_that_does(datasets: Datasets, tmp_path: Path) -> None:
     data = DataSpec(train=64, validation=11, seed=1, max_length=512, vocabulary=300)
     prepared = datasets(data)
-    # BERT-base on a card of 6 GiB, or of what there is.
+    # BERT-base on a card of 6 GiB, or less if this one is smaller.
     share = min(0.9, 6 * 2**30 / torch.cuda.mem_get_info(0)[1])
     base = {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072}
     spec = run_spec(prepared, data, model=base, batch_per_worker=64)

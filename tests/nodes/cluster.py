@@ -1,4 +1,4 @@
-"""The cluster under test, as its inventory says it is, and what is asked of its nodes."""
+"""The cluster under test, as its inventory describes it, and questions to its nodes."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ ROOT = Path(__file__).resolve().parents[2]
 Answer = TypeVar("Answer")
 
 _inventory = Inventory(ROOT, os.environ, port_variables())
-#: What takes long is asked of all nodes at once, and of each two things at a time.
+#: Slow questions go to all nodes at once, and to each node two at a time.
 _threads: dict[str, ThreadPoolExecutor] = defaultdict(lambda: ThreadPoolExecutor(max_workers=2))
 
 
 def groups() -> dict[str, dict[str, dict[str, Any]]]:
-    """Groups of the inventory: for each its hosts, for each of those its variables."""
+    """The inventory's variables, by group and host."""
     return _inventory.groups
 
 
@@ -37,7 +37,7 @@ def variables(name: str) -> dict[str, Any]:
 
 @functools.cache
 def stacks() -> list[str]:
-    """Stacks that are installed."""
+    """The installed stacks."""
     noted = json.loads(node(master()).check_output("cat /etc/trainbed/stacks.json"))
     return list(noted["stacks"])
 
@@ -58,14 +58,14 @@ def master() -> str:
 
 
 def node(name: str) -> Host:
-    """Return testinfra's view of one node, by Ansible's own connection settings."""
+    """Return testinfra's view of one node, with Ansible's connection settings."""
     return _inventory.node(name)
 
 
 def connect() -> None:
-    """Log in to all nodes at once, as two that log in to one node at the same time get a connection each.
+    """Log in to all nodes: later logins share the connection, while two at the same time would not.
 
-    A node that can't be logged in to fails the tests that ask it.
+    If a login fails, so do the tests that ask that node.
     """
     with ThreadPoolExecutor() as threads:
         for name in groups()["cluster"]:
@@ -73,13 +73,13 @@ def connect() -> None:
 
 
 def no_more_questions() -> None:
-    """Drop what was not asked yet."""
+    """Drop questions that have not been asked yet."""
     for thread in _threads.values():
         thread.shutdown(wait=False, cancel_futures=True)
 
 
 class Question(Generic[Answer]):
-    """Something that every node of a group is asked once, all of them at the same time."""
+    """A question that is put to every node of a group once, to all at the same time."""
 
     def __init__(self, group: str, ask: Callable[[str], Answer]) -> None:
         """`ask` takes a node's name; what it returns, or raises, is kept as that node's answer."""
@@ -89,7 +89,7 @@ class Question(Generic[Answer]):
         functools.update_wrapper(self, ask)
 
     def begin(self) -> None:
-        """Ask, and don't wait for the answers."""
+        """Ask without waiting for the answers."""
         if not self._answers:
             for name in groups()[self._group]:
                 self._answers[name] = _threads[name].submit(self._ask, name)
@@ -106,5 +106,5 @@ def question(group: str) -> Callable[[Callable[[str], Answer]], Question[Answer]
 
 
 def asks(*questions: Question[Any]) -> pytest.MarkDecorator:
-    """Mark a test with questions that it wants the answers of: they are put before the first test runs."""
+    """Mark a test with the questions that it needs: they are asked before the first test runs."""
     return pytest.mark.asks.with_args(*questions)

@@ -1,7 +1,7 @@
-"""How tests of nodes run: on each node of a group in turn (`on`), where a stack or a role is installed.
+"""How tests of nodes run: on each node of a group in turn (`on`), if their stack or role is installed.
 
-What takes a node long is a question (`cluster.question`), which a test names with `cluster.asks`: it is put
-to all nodes before the first test, and they work on it while tests go on.
+Slow checks are questions (`cluster.question`), which tests name with `cluster.asks`: they are put to all
+nodes before the first test, and the nodes work on them while tests run.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from tests.nodes import cluster
 def pytest_configure(config: pytest.Config) -> None:
     """Register the marks; testinfra reads ansible.cfg from the working directory."""
     config.addinivalue_line("markers", "on(group): run on every node of this group")
-    config.addinivalue_line("markers", "asks(question, ...): what of it is asked of all nodes beforehand")
-    config.addinivalue_line("markers", "declares(kind): run on every node for which a stack declares such")
+    config.addinivalue_line("markers", "asks(question, ...): put these questions to all nodes beforehand")
+    config.addinivalue_line("markers", "declares(kind): run on every node for which a stack declares some")
     config.addinivalue_line("markers", "stack(name): only where this stack is installed")
-    config.addinivalue_line("markers", "role(name): only where an installed stack stands on this role")
+    config.addinivalue_line("markers", "role(name): only where an installed stack needs this role")
     os.chdir(Path(__file__).resolve().parents[2])
 
 
 def pytest_sessionfinish() -> None:
-    """Answers that nobody waits for any more need not come."""
+    """Drop questions that no test waits for any more."""
     cluster.no_more_questions()
 
 
@@ -48,14 +48,14 @@ def node(name: str) -> Host:
 
 @pytest.fixture(scope="session")
 def testbed() -> None:
-    """Skip, with its reason, what only a testbed promises."""
+    """Skip tests of what only a testbed promises."""
     if not cluster.is_testbed():
         pytest.skip("the inventory is a lab's: only testbeds promise this")
 
 
 @pytest.fixture(scope="session", autouse=True)
 def begun(request: pytest.FixtureRequest) -> None:
-    """Log in to every node, and ask what takes long, before the first test."""
+    """Before the first test, log in to every node and put the slow questions."""
     cluster.connect()
     for item in request.session.items:
         if lacking(item) is None:
@@ -66,24 +66,24 @@ def begun(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(autouse=True)
 def installed(request: pytest.FixtureRequest) -> None:
-    """Skip, with its reason, what is not installed."""
+    """Skip tests of what is not installed, with the reason."""
     if reason := lacking(request.node):
         pytest.skip(reason)
 
 
 def lacking(item: pytest.Item) -> str | None:
-    """Why a test can't run on this cluster, if so."""
+    """Why a test can't run on this cluster; None if it can."""
     for mark in item.iter_markers("stack"):
         if mark.args[0] not in cluster.stacks():
             return f"{mark.args[0]} is not among the inventory's stacks"
     for mark in item.iter_markers("role"):
         if not any(mark.args[0] in stands_on(stack) for stack in cluster.stacks()):
-            return f"none of the inventory's stacks stands on the role {mark.args[0]}"
+            return f"none of the inventory's stacks needs the role {mark.args[0]}"
     return None
 
 
 def stands_on(stack: str) -> list[str]:
-    """The roles that a stack says it stands on."""
+    """The roles that a stack declares it needs before its own."""
     facts = yaml.safe_load(
         (cluster.ROOT / "roles" / stack / "meta" / "facts.yml").read_text(encoding="utf-8")
     )

@@ -1,4 +1,4 @@
-"""What several tests want to know of a node: what is declared for it, and what it was asked, once."""
+"""Facts that several tests need about a node: its declarations, and answers that are asked for only once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.stacks import declared
 
 @dataclasses.dataclass(frozen=True)
 class Unit:
-    """How one of systemd's units is doing."""
+    """The state of a systemd unit."""
 
     is_running: bool
     is_enabled: bool
@@ -21,7 +21,7 @@ class Unit:
 
 @functools.cache
 def units(name: str) -> dict[str, Unit]:
-    """The units that systemd has loaded, by each of their names."""
+    """The units that systemd has loaded, under each of their names."""
     wanted = ("Names", "ActiveState", "UnitFileState")
     shown = cluster.node(name).check_output(f"systemctl show '*' --property={','.join(wanted)}")
     found = {}
@@ -33,7 +33,7 @@ def units(name: str) -> dict[str, Unit]:
 
 
 def unit(name: str, wanted: str) -> Unit:
-    """One unit of a node; a service's may go without its ending."""
+    """One unit of a node; `.service` may be omitted."""
     full = wanted if "." in wanted else f"{wanted}.service"
     return units(name).get(full, Unit(is_running=False, is_enabled=False))
 
@@ -45,7 +45,7 @@ def _listeners(name: str) -> list[tuple[str, str]]:
 
 
 def listening(name: str, port: int) -> list[str]:
-    """Addresses that something on a node listens on at this TCP port."""
+    """Addresses on which something on a node listens at this TCP port."""
     return [
         address.strip("[]").removeprefix("::ffff:")
         for address, number in _listeners(name)
@@ -61,13 +61,13 @@ def usable_cores(name: str) -> list[int]:
 
 
 def on_node(name: str, stack: str) -> list[OnNode]:
-    """What a stack declares for a node: one for each of the node's groups."""
+    """A stack's declarations for a node: one for each of the node's groups."""
     by_group = {"master": declared()[stack].master, "workers": declared()[stack].workers}
     return [found for group, found in by_group.items() if name in cluster.groups()[group]]
 
 
 def ports(name: str, stack: str) -> dict[int, Port]:
-    """TCP ports that a stack declares for a node, by where the inventory has them."""
+    """TCP ports that a stack declares for a node, by the number that the inventory gives them."""
     variables = cluster.variables(name)
     found = {}
     for port in (port for each in on_node(name, stack) for port in each.ports):
@@ -77,5 +77,5 @@ def ports(name: str, stack: str) -> dict[int, Port]:
 
 
 def is_true(value: object) -> bool:
-    """Whether a variable is true, as Ansible's filter `bool` has it."""
+    """Whether a variable is true by the rules of Ansible's filter `bool`."""
     return str(value).lower() in ("true", "yes", "on", "1")

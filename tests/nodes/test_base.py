@@ -1,4 +1,4 @@
-"""Names, users, SSH among nodes, limits and quiet of every node."""
+"""Names, users, SSH between nodes, units, timers and package proxy of every node."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_training_user_has_the_same_number_everywhere(node: Host, name: str) -> 
 
 @cluster.question("cluster")
 def reached(name: str) -> dict[str, CommandResult]:
-    """What the training user hears from every node that it logs in to."""
+    """Each node's answer when the training user logs in to it from this one."""
     user = cluster.variables(name)["trainbed_user"]
     command = "runuser -u %s -- ssh -o BatchMode=yes -o StrictHostKeyChecking=yes %s hostname"
     node = cluster.node(name)

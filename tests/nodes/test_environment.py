@@ -11,31 +11,31 @@ from testinfra.host import Host
 from tests.nodes import cluster
 from tests.stacks import ROOT
 
-#: The packages that the environment is asked for, but for those with another name in Python.
+#: The packages that the environment requests, except those that Python imports under another name.
 WANTED = (ROOT / "roles/python_env/files/locks/environment.in").read_text(encoding="utf-8").splitlines()
 PACKAGES = [
     line.partition("=")[0] for line in WANTED if line and not line.startswith("#") and "-" not in line
 ]
-#: What torch was built with comes first: it is known also where something else can't be imported.
+#: Torch's CUDA version comes first, so it is known even if another import fails.
 IMPORTS = f"import torch; print(torch.version.cuda); import {', '.join(PACKAGES)}; print(torch.__version__)"
 
 
 @cluster.question("cluster")
 def content(name: str) -> CommandResult:
-    """What the environment holds: its digest, each file read and held against what was installed."""
+    """Digest of the environment's content, with each file read and compared with what was installed."""
     path = cluster.variables(name)["environment_path"]
     return cluster.node(name).run("/opt/trainbed/environment-content %s --verify", path)
 
 
 @cluster.question("cluster")
 def imported(name: str) -> CommandResult:
-    """What torch says of itself, and whether what training needs can be imported with it."""
+    """Torch's CUDA version and its own, and whether everything that training needs can be imported."""
     python = cluster.variables(name)["environment_path"] + "/bin/python"
     return cluster.node(name).run("%s -c %s", python, IMPORTS)
 
 
 def digest(name: str) -> str:
-    """The digest of what a node's environment holds."""
+    """The digest of the content of a node's environment."""
     said = content(name)
     found: str = said.stdout.strip()
     assert re.fullmatch("[0-9a-f]{64}", found), said
@@ -69,7 +69,7 @@ def test_a_cpu_environment_holds_no_cuda(node: Host, name: str) -> None:
     facts = cluster.variables(name)
     if facts["environment_variant"] != "cpu":
         pytest.skip("the variant is not cpu")
-    # The one that asks a driver for its figures is no part of CUDA.
+    # nvidia_ml_py, which reads a driver's figures, is not part of CUDA.
     look = "find %s/lib -maxdepth 3 -name 'nvidia*' -not -name 'nvidia_ml_py-*'"
     assert node.check_output(look, facts["environment_path"]) == ""
     assert imported(name).stdout.split()[:1] == ["None"], imported(name)

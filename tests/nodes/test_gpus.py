@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, where a node has some: driver, toolkit, engine and the image see the same ones."""
+"""NVIDIA GPUs of nodes that have some: driver, toolkit, engine and image see the same ones."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from testinfra.host import Host
 
 @pytest.fixture
 def listed(node: Host) -> dict[str, Any]:
-    """What the driver answers for; skipped on a node without a GPU."""
+    """The node's GPUs, on the bus and by its driver; skips a node without a GPU."""
     pci = node.check_output("grep -l 0x10de /sys/bus/pci/devices/*/vendor 2> /dev/null || true")
     if not pci:
-        pytest.skip("the node has nothing of NVIDIA's on its PCI bus")
+        pytest.skip("the node has no NVIDIA device on its PCI bus")
     found: dict[str, Any] = json.loads(node.check_output("/opt/trainbed/list-gpus"))
     if not found["pci"]:
         pytest.skip("the node has no NVIDIA GPU")

@@ -1,4 +1,4 @@
-"""The image, as the workers' engines have it."""
+"""The image in the workers' engines."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def image(name: str) -> str:
 
 @cluster.question("workers")
 def seen_inside(name: str) -> dict[str, Any]:
-    """What a process of the image sees."""
+    """What a process inside the image sees."""
     said = cluster.node(name).check_output(
         "docker run --rm --network host --volume /opt/trainbed/environment-content:/content:ro "
         "%s python3 -c %s %s",

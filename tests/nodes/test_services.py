@@ -67,7 +67,7 @@ def test_shared_storage_is_one_directory(node: Host, name: str) -> None:
 
 @cluster.question("workers")
 def ways_out(name: str) -> tuple[int, int]:
-    """Whether a worker fetches from its package mirror by the master's proxy, and without: exit codes."""
+    """Exit codes of fetching from a worker's package mirror, through the master's proxy and without it."""
     node = cluster.node(name)
     mirror = node.check_output("apt-get indextargets --format '$(REPO_URI)' | head -n 1")
     proxy = node.check_output("apt-config shell p Acquire::http::Proxy").removeprefix("p=").strip("'")

@@ -1,4 +1,4 @@
-"""What every stack declares (`meta/stack.yml` of its role) is on the nodes."""
+"""Everything that a stack declares (`meta/stack.yml` of its role) is on the nodes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EVERYWHERE = {"*", "0.0.0.0", "::"}
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Run a test of such things on every node that a stack declares some for."""
+    """Run a test of a kind of declaration on every node for which a stack declares some."""
     for mark in metafunc.definition.iter_markers("declares"):
         where = [
             pytest.param(name, stack, marks=pytest.mark.stack(stack))

@@ -17,7 +17,7 @@ SECRETS = "/etc/trainbed/determined"
 
 
 def scheme_and_port(name: str) -> tuple[str, int]:
-    """How the master is spoken to."""
+    """Scheme and port of the master's API."""
     tls = is_true(cluster.variables(name).get("determined_tls"))
     return "https" if tls else "http", cluster.port("determined_port", 8443 if tls else 8080)
 

@@ -86,9 +86,9 @@ print("SEEN", sorted(set(map(str, seen.collect()))))
 """
 
 
-#: A job of seconds has no use for code that is compiled to run for hours, much of what its start costs.
+#: A job of seconds gains nothing from the optimising compiler, which takes much of its start-up time.
 QUICK_START = "-XX:TieredStopAtLevel=1"
-#: Spark goes on trying for a minute where it is refused; what it says of the first try is enough.
+#: Spark keeps retrying for a minute when refused; its message about the first attempt is enough.
 UNTIL_REFUSED = """
 said=$(mktemp)
 "$@" 2> "$said" &
@@ -103,7 +103,7 @@ exit $status
 
 
 def job(name: str, *settings: str) -> str:
-    """The command of a small job from this node against the cluster, as the training user."""
+    """The command that submits a small job from this node to the cluster, as the training user."""
     facts = cluster.variables(name)
     node = cluster.node(name)
     home = node.check_output("ls -d %s/lib/python3.*/site-packages/pyspark", facts["environment_path"])
@@ -122,7 +122,7 @@ def job(name: str, *settings: str) -> str:
 
 @functools.cache
 def view(name: str) -> dict[str, Any]:
-    """What Spark's master says of itself."""
+    """The state that Spark's master reports."""
     address = cluster.variables(name)["cluster_address"]
     page = f"http://{address}:{cluster.port('spark_master_webui_port', 7080)}/json/"
     return dict(json.loads(cluster.node(name).check_output(f"curl --silent --noproxy '*' {page}")))
@@ -130,7 +130,7 @@ def view(name: str) -> dict[str, Any]:
 
 @cluster.question("master")
 def done_by_all_cores(name: str) -> CommandResult:
-    """What becomes of a job that wants every core."""
+    """The outcome of a job that wants every core."""
     # Without the number of cores Spark does not know what to wait for, and one executor may take all tasks.
     cores = sum(worker["cores"] for worker in view(name)["workers"] if worker["state"] == "ALIVE")
     whole = (
@@ -143,7 +143,7 @@ def done_by_all_cores(name: str) -> CommandResult:
 
 @cluster.question("master")
 def done_without_the_secret(name: str) -> CommandResult:
-    """What becomes of a job that does not know the cluster's secret."""
+    """The outcome of a job that does not know the cluster's secret."""
     command = job(name, "spark.authenticate.secret=wrong")
     return cluster.node(name).run(f"sh -c %s sh {command}", UNTIL_REFUSED)
 

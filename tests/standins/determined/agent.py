@@ -1,10 +1,10 @@
 #!/opt/trainbed/env/current/bin/python
 """A stand-in for Determined's agent 0.38.1: offers slots to the stand-in master, and runs what it is given.
 
-Like the real one it does not try its first connection again, gives up a connection that was lost after
-five tries, and starts containers of the image, the bind mounts and the environment that the experiment names,
-as the training user. Unlike it, it starts torchrun in the place of Determined's own launcher, which needs a
-real master: the Core API then works as it does away from a cluster.
+Like the real agent, it does not retry its first connection, gives up a lost connection after five tries, and
+starts containers as the training user, with the experiment's image, bind mounts and environment. Unlike it,
+this one starts torchrun instead of Determined's own launcher, which needs a real master: the Core API then
+works as it does outside a cluster.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Agent:
     """One agent and its containers."""
 
     def __init__(self, config: dict[str, Any]) -> None:
-        """Nothing is connected yet."""
+        """Read the settings, and this node's address from a first connection."""
         tls = config.get("security", {}).get("tls", {})
         scheme = "https" if tls.get("enabled") else "http"
         self._url = f"{scheme}://{config['master_host']}:{config['master_port']}/standin/agents"
@@ -52,7 +52,7 @@ class Agent:
         self._ended: dict[int, dict[str, Any]] = {}
 
     def exchange(self) -> None:
-        """Say what there is, and do what is asked for."""
+        """Report to the master, and do what it asks for."""
         body = {"id": self._id, "slots": self._slots, "address": self._address, "ended": self._ended}
         request = urllib.request.Request(
             self._url, json.dumps(body).encode(), {"Content-Type": "application/json"}
@@ -136,7 +136,7 @@ class Agent:
 
 
 def name(number: int) -> str:
-    """Of the container of an experiment."""
+    """The name of an experiment's container."""
     return f"determined-standin-{number}"
 
 
@@ -147,7 +147,7 @@ def main() -> None:
         agent = Agent(config)
         agent.exchange()
     except OSError as error:
-        sys.exit(f"the master can't be reached, and is not tried again: {error}")
+        sys.exit(f"the master can't be reached, and there is no retry: {error}")
     lost = 0
     while True:
         time.sleep(0.5)

@@ -1,9 +1,9 @@
 #!/opt/trainbed/env/current/bin/python
-"""A stand-in for Determined's master 0.38.1, where the real one cannot be had.
+"""A stand-in for Determined's master 0.38.1, for tests where the real one is not available.
 
-Its answers have the shape of recorded ones (`answers/`), and are those where nothing in them depends on the
-call. It knows users, agents, experiments and tasks; it schedules an experiment on agents with free slots, and
-its stand-in agents (`agent.py`) really run it. It has no searcher, no web page and no Core API for tasks.
+Its answers have the shape of recorded ones (`answers/`), and are the recorded ones if they don't depend on
+the call. It knows users, agents, experiments and tasks; it schedules an experiment on agents with free slots,
+and the stand-in agents (`agent.py`) really run it. It has no searcher, no web page and no Core API for tasks.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from urllib.parse import parse_qs, urlsplit
 import yaml
 
 ANSWERS = Path(__file__).resolve().parent / "answers"
-SALT = "GubPEmmotfiK9TMD6Zdw"  # the SDK hashes passwords with it before it sends them
+SALT = "GubPEmmotfiK9TMD6Zdw"  # the SDK hashes passwords with it before sending them
 AGENT_GONE_S = 6.0
 CLEAN_UP_S = 2.0
 GAP_S = 0.4  # between an experiment's end and its clean-up, when it has no task
@@ -43,12 +43,12 @@ def answer(name: str) -> tuple[int, Any]:
 
 
 def hashed(password: str) -> str:
-    """What the SDK sends in place of a password; a blank one it sends as it is."""
+    """A password as the SDK sends it: hashed, or blank if it is blank."""
     return hashlib.sha512((SALT + password).encode()).hexdigest() if password else ""
 
 
 def now() -> str:
-    """The moment, as the master writes it."""
+    """The current time, as the master writes it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -66,7 +66,7 @@ class Experiment:
     log: list[str] = field(default_factory=list)
     agents: list[str] = field(default_factory=list)
     exits: dict[str, int] = field(default_factory=dict)
-    cleaned: float = 0.0  # monotonic time at which its clean-up has ended
+    cleaned: float = 0.0  # monotonic time at which its clean-up ends
 
     @property
     def slots(self) -> int:
@@ -78,20 +78,20 @@ class Experiment:
         self.log.append(f"[{now()}]          || INFO: {text}\n")
 
     def end(self, state: str) -> None:
-        """It has ended."""
+        """Mark it as ended in this state."""
         self.state, self.ended = state, now()
         self.cleaned = time.monotonic() + CLEAN_UP_S
 
 
 class Cluster:
-    """All that the master knows."""
+    """Everything that the master knows."""
 
     def __init__(self, initial_password: str = "", keep: Callable[[str, str], None] | None = None) -> None:
         """Make the two users that a fresh master has.
 
         Args:
-            initial_password: theirs.
-            keep: keeps a piece of JSON under a name, in a database.
+            initial_password: their password.
+            keep: stores a JSON text under a name, in a database.
         """
         self.lock = threading.RLock()
         self.users: dict[str, dict[str, Any]] = {}
@@ -105,7 +105,7 @@ class Cluster:
             self.add_user(name, hashed(initial_password), admin=name == "admin")
 
     def add_user(self, name: str, password: str, admin: bool) -> dict[str, Any]:
-        """A new user; `password` as the SDK sends it."""
+        """Add a user; `password` is as the SDK sends it."""
         _, recorded = answer("users")
         user: dict[str, Any] = copy.deepcopy(recorded["users"][1]) | {
             "id": len(self.users) + 1,
@@ -117,7 +117,7 @@ class Cluster:
         return user
 
     def save(self) -> None:
-        """Keep users and experiments."""
+        """Store users and experiments."""
         if self._keep:
             self._keep("users", json.dumps(self.users))
             rows = [
@@ -127,7 +127,7 @@ class Cluster:
             self._keep("experiments", json.dumps(rows))
 
     def restore(self, users: str | None, experiments: str | None) -> None:
-        """What was kept."""
+        """Load what was stored."""
         if users:
             self.users = json.loads(users)
         for row in json.loads(experiments or "[]"):
@@ -136,7 +136,7 @@ class Cluster:
             )
 
     def free_agents(self) -> list[str]:
-        """Agents that are there, once for each of their free slots."""
+        """Live agents, once for each of their free slots."""
         free = []
         for name, agent in sorted(self.agents.items()):
             if time.monotonic() - agent["seen"] > AGENT_GONE_S:
@@ -150,7 +150,7 @@ class Cluster:
         return free
 
     def schedule(self) -> None:
-        """Give slots to who waits, and see who has ended."""
+        """Give slots to queued experiments, and end those whose agents all report an exit."""
         with self.lock:
             for each in self.experiments.values():
                 free = self.free_agents()
@@ -188,7 +188,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *arguments: Any) -> None:
-        """Quiet."""
+        """Log nothing."""
 
     def do_GET(self) -> None:
         """Answer."""
@@ -265,7 +265,7 @@ class Handler(BaseHTTPRequestHandler):
         return 200, {"token": token, "user": known["user"]}
 
     def _agent(self, body: dict[str, Any]) -> tuple[int, Any]:
-        """A stand-in agent says that it is there and what has ended, and hears what it is to run."""
+        """Take a stand-in agent's report of its slots and ended containers; answer with what it is to run."""
         cluster = self.cluster
         cluster.agents[body["id"]] = {
             "slots": body["slots"],
@@ -411,14 +411,14 @@ def agent_shown(name: str, agent: dict[str, Any]) -> dict[str, Any]:
 
 
 def pages(total: int) -> dict[str, int]:
-    """One page that holds all."""
+    """The pagination of one page that holds everything."""
     return {"offset": 0, "limit": 0, "startIndex": 0, "endIndex": total, "total": total}
 
 
 def serve(
     cluster: Cluster, address: str, port: int, certificate: str = "", key: str = ""
 ) -> ThreadingHTTPServer:
-    """Answer in threads of its own, from now on."""
+    """Start answering, in threads of its own."""
     handler = type("OneClustersHandler", (Handler,), {"cluster": cluster})
     server = ThreadingHTTPServer((address, port), handler)
     server.daemon_threads = True
@@ -431,7 +431,7 @@ def serve(
 
 
 class Database:
-    """The real database, by psql: a table of JSON texts by name."""
+    """The real database, through psql: a table of JSON texts by name."""
 
     def __init__(self, db: dict[str, str]) -> None:
         """Make the table where it is missing, as the owner of the database that the configuration names."""
@@ -442,14 +442,14 @@ class Database:
         self.run("CREATE TABLE IF NOT EXISTS standin (name text PRIMARY KEY, content text)")
 
     def run(self, sql: str, **variables: str) -> str:
-        """What a statement answers, without decoration."""
+        """Run a statement; its output, without decoration."""
         command = ["psql", "--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1"]
         command += [f"--set={name}={value}" for name, value in variables.items()]
         done = subprocess.run([*command, self._url], input=sql, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
     def keep(self, name: str, content: str) -> None:
-        """Keep a text under a name."""
+        """Store a text under a name."""
         sql = (
             "INSERT INTO standin VALUES (:'name', :'content') "
             "ON CONFLICT (name) DO UPDATE SET content = :'content'"

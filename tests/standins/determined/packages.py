@@ -1,4 +1,4 @@
-"""Packages of the stand-ins, built like the release's: names, files, units, and what installation does."""
+"""Packages of the stand-ins, built like the release's: names, files, units and install scripts."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ deb-systemd-invoke start determined-{kind}.service || true
 
 
 def build(folder: Path) -> Path:
-    """Build both packages into `folder`, under the names of the release; returns it."""
+    """Build both packages into `folder`, under the release's names; returns the folder."""
     folder.mkdir(parents=True, exist_ok=True)
     units = {"determined-master.service": MASTER_UNIT, "determined-master.socket": MASTER_SOCKET}
     _package(folder, "master", units, "log:\n  level: info\n")
-    # As the release has it: without the master's address.
+    # Like the release's: without the master's address.
     _package(folder, "agent", {"determined-agent.service": AGENT_UNIT}, "# master_host: 0.0.0.0\n")
     return folder
 

@@ -1,4 +1,4 @@
-"""Ranks without any launcher: each is told its place by the environment."""
+"""Ranks without any launcher: the environment tells each one its place."""
 
 from training.rank import launch_rank
 
