@@ -8,6 +8,8 @@ from __future__ import annotations
 import dataclasses
 import enum
 
+from tests.stacks import declared
+
 Command = tuple[str, ...]
 
 
@@ -17,6 +19,7 @@ class Nodes(enum.Enum):
     NONE = "no nodes"
     FRESH = "the shared testbed, made from nothing"
     SHARED = "the shared testbed, as it was left; made if missing"
+    CROWD = "a testbed of four workers with two slots each; made if missing"
     OWN = "testbeds of its own"
 
 
@@ -122,17 +125,20 @@ TEST_WIDE = (
         (pytest(*WIDE, "tests/e2e/test_engines.py"),),
         Nodes.OWN,
     ),
-    Part(
-        "conformance",
-        "every stack does what all must do",
-        (pytest(*WIDE, "-k", "stack_conforms", "tests/e2e/test_conformance.py"),),
-        Nodes.OWN,
+    *(
+        Part(
+            f"{stack}-conforms",
+            f"{stack} does what every stack must do",
+            (pytest(*WIDE, "-k", f"stack_conforms and {stack}", "tests/e2e/test_conformance.py"),),
+            Nodes.CROWD,
+        )
+        for stack in declared()
     ),
     Part(
         "toys",
         "a toy stack from outside the checkout conforms; broken toys fail the right checks",
         (pytest(*WIDE, "-k", "toy", "tests/e2e/test_conformance.py"),),
-        Nodes.OWN,
+        Nodes.CROWD,
     ),
     # Parts on the shared testbed come last: it is kept to the end, and disks have no room for several.
     Part(

@@ -12,11 +12,20 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.e2e.testbeds import ALONE, PLACE, ROOT, kept_place, shared_testbed
+from tests.e2e.testbeds import ALONE, PLACE, ROOT, Testbed, crowd_testbed, kept_place, shared_testbed
 from tests.parts import VERBS, Nodes, Part
+
+Bed = Callable[[Path], Testbed]
+
+#: Testbeds that several parts use.
+BEDS: Mapping[Nodes, Bed] = {
+    Nodes.FRESH: shared_testbed,
+    Nodes.SHARED: shared_testbed,
+    Nodes.CROWD: crowd_testbed,
+}
 
 
 def main() -> int:
@@ -41,7 +50,7 @@ def main() -> int:
 
 def listed(parts: tuple[Part, ...]) -> str:
     """The parts, one per line."""
-    return "\n".join(f"  {part.name:<13} {part.proves} ({part.nodes.value})" for part in parts)
+    return "\n".join(f"  {part.name:<19} {part.proves} ({part.nodes.value})" for part in parts)
 
 
 def run(parts: list[Part], place: Path, *, alone: bool) -> int:
@@ -50,28 +59,36 @@ def run(parts: list[Part], place: Path, *, alone: bool) -> int:
     if alone:
         environment[ALONE] = "1"
     ended: list[str] = []
-    failed = shared = False
+    kept: list[Bed] = []
+    failed = False
     try:
         for part in parts:
+            bed = BEDS.get(part.nodes)
+            if not alone:
+                # Disks have no room for several testbeds.
+                for other in [each for each in kept if each is not bed]:
+                    take_down(other, place)
+                    kept.remove(other)
             # An earlier call may have left a testbed, finished or not.
-            if part.nodes is Nodes.FRESH or (part.nodes is Nodes.SHARED and not shared and not alone):
-                take_down(place)
-            shared = shared or part.nodes in (Nodes.FRESH, Nodes.SHARED)
+            if bed and (part.nodes is Nodes.FRESH or (bed not in kept and not alone)):
+                take_down(bed, place)
+            if bed and bed not in kept:
+                kept.append(bed)
             began = time.monotonic()
             status = run_one(part, environment)
             failed = failed or status != 0
             outcome = "failed" if status else "passed"
-            ended.append(f"{part.name:<13} {outcome} after {(time.monotonic() - began) / 60:.1f} minutes")
+            ended.append(f"{part.name:<19} {outcome} after {(time.monotonic() - began) / 60:.1f} minutes")
             print(f"\n{ended[-1]}", flush=True)
-            # Fail before the parts with nodes, which take far longer.
+            # Before more minutes are spent.
             if status and part.nodes is Nodes.NONE:
                 break
     finally:
-        if shared and not alone:
-            take_down(place)
+        if not alone:
+            for bed in kept:
+                take_down(bed, place)
     print("\n".join(["", *ended]), flush=True)
-    if shared and alone:
-        name = shared_testbed(ROOT).name
+    for name in (bed(ROOT).name for bed in kept if alone):
         print(f"\nThe testbed is kept for the next call; make testbed-down TESTBED={name} removes it.")
     return int(failed)
 
@@ -85,9 +102,9 @@ def run_one(part: Part, environment: Mapping[str, str]) -> int:
     return 0
 
 
-def take_down(place: Path) -> None:
-    """Take down the shared testbed, even one left by an earlier call, and the copy it was made from."""
-    shared_testbed(ROOT).down()
+def take_down(bed: Bed, place: Path) -> None:
+    """Take a testbed down, even one that an earlier call left, and remove what testbeds are made from."""
+    bed(ROOT).down()
     shutil.rmtree(place, ignore_errors=True)
 
 

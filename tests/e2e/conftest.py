@@ -50,11 +50,7 @@ def nodes(testbed: Testbed) -> Testbed:
 def provisioned(testbed: Testbed) -> Testbed:
     """The shared testbed with every stack, as test_loop.py leaves it; provisioned here if necessary."""
     if kept():
-        testbed.make("testbed")
-        wanted = roles_digest(testbed.root)
-        if testbed.node("master", f"cat {STAMP}", check=False).output != wanted:
-            provision(testbed)
-            testbed.node("master", f"printf %s {wanted} > {STAMP}")
+        bring_up_to_date(testbed)
         testbed.node("master", "rm -rf /srv/trainbed/shared/runs/*")
         for folder in (testbed.root / "results").glob("*"):
             if folder.name not in ("provisioning", "quick"):
@@ -83,6 +79,15 @@ def kept() -> bool:
     return ALONE in os.environ
 
 
+def bring_up_to_date(testbed: Testbed) -> None:
+    """Have nodes with every stack, as the roles are now."""
+    testbed.make("testbed")
+    wanted = roles_digest(testbed.root)
+    if testbed.node("master", f"cat {STAMP}", check=False).output != wanted:
+        provision(testbed)
+        testbed.node("master", f"printf %s {wanted} > {STAMP}")
+
+
 def provision(testbed: Testbed) -> None:
     """Provision every stack."""
     testbed.make("provision", f"determined_packages={packages.build(testbed.root / 'packages')}")
@@ -91,7 +96,7 @@ def provision(testbed: Testbed) -> None:
 def roles_digest(root: Path) -> str:
     """The digest of everything that provisioning depends on."""
     digest = hashlib.sha256()
-    for folder in ("inventory", "playbooks", "requirements", "roles"):
+    for folder in ("inventory", "playbooks", "requirements", "roles", "tests/conformance/toy"):
         for path in sorted((root / folder).rglob("*")):
             if path.is_file():
                 digest.update(f"{path.relative_to(root)}\0".encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
@@ -9,14 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import provision
-from tests.e2e.testbeds import ROOT, Testbed, copy_repository
+from tests.e2e.conftest import bring_up_to_date
+from tests.e2e.testbeds import PLACE, TOY, Testbed, copy_repository, crowd_testbed
+from tests.stacks import declared
 
 pytestmark = pytest.mark.wide
 
-TOY = ROOT / "tests" / "conformance" / "toy"
-#: Checks that tell the broken toys apart.
-TELLING = "as_its_peer or that_fails or interrupt"
 PEERS = {f"test_the_same_weights_as_its_peer[{number}]" for number in ("one", "two", "all")}
 SEED = """\
 import training.util.seeds
@@ -25,13 +24,15 @@ derive = training.util.seeds.derive_seed
 training.util.seeds.derive_seed = lambda seed, *purpose: derive(seed + 1, *purpose)
 
 if __name__"""
-#: For each fault: the toy's file, the text to replace, its replacement, and the checks that must then fail.
+#: For each fault: the toy's file, the text to replace, its replacement, the checks to run, and those of them
+#: that must fail.
 BROKEN = {
-    "another seed": ("training/launchers/toy.py", "if __name__", SEED, PEERS),
+    "another seed": ("training/launchers/toy.py", "if __name__", SEED, "as_its_peer or interrupt", PEERS),
     "an exit code that is swallowed": (
         "roles/toy/vars/main.yml",
         'exit "$code"',
         "exit 0",
+        "that_fails or interrupt",
         {"test_a_run_that_fails_is_a_record_with_its_reason"},
     ),
 }
@@ -46,15 +47,15 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def crowd(tmp_path_factory: pytest.TempPathFactory, outside: Path) -> Iterator[Testbed]:
     """A testbed of four workers with two slots each and every stack, including the toy."""
-    root = copy_repository(tmp_path_factory.mktemp("crowd") / "trainbed")
-    inventory = root / "tests" / "e2e" / "inventories" / "crowd"
-    given = (("ANSIBLE_INVENTORY", str(inventory)), ("TRAINBED_STACKS", str(outside)))
-    bed = Testbed("trainbed-crowd", "198.18.81", root, given)
-    bed.down()
-    bed.make("testbed")
-    provision(bed)
+    given = os.environ.get(PLACE)
+    root = Path(given, "crowd") if given else tmp_path_factory.mktemp("crowd")
+    bed = crowd_testbed(copy_repository(root / "trainbed"), outside)
+    if not given:
+        bed.down()
+    bring_up_to_date(bed)
     yield bed
-    bed.down()
+    if not given:
+        bed.down()
 
 
 def outcomes(bed: Testbed, stack: str, *arguments: str) -> dict[str, str]:
@@ -74,7 +75,7 @@ def test_the_toy_is_small() -> None:
 
 
 # Determined is the stand-in here.
-@pytest.mark.parametrize("stack", ["ddp", "spark", "determined"])
+@pytest.mark.parametrize("stack", declared())
 def test_a_stack_conforms(crowd: Testbed, stack: str) -> None:
     found = outcomes(crowd, stack)
 
@@ -89,13 +90,13 @@ def test_the_toy_conforms(crowd: Testbed) -> None:
 
 @pytest.mark.parametrize("fault", BROKEN)
 def test_a_broken_toy_fails_the_right_check(crowd: Testbed, outside: Path, fault: str) -> None:
-    file, text, broken, checks = BROKEN[fault]
+    file, text, broken, selection, checks = BROKEN[fault]
     path = outside / file
     whole = path.read_text(encoding="utf-8")
     assert whole.count(text) == 1
     path.write_text(whole.replace(text, broken), encoding="utf-8")
     try:
-        found = outcomes(crowd, "toy", f"ARGS=-k '{TELLING}'")
+        found = outcomes(crowd, "toy", f"ARGS=-k '{selection}'")
     finally:
         path.write_text(whole, encoding="utf-8")
 

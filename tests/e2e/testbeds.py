@@ -17,6 +17,7 @@ from tests.connections import Inventory
 from tests.e2e.machines import Container, Machine
 
 ROOT = Path(__file__).resolve().parents[2]
+TOY = ROOT / "tests" / "conformance" / "toy"
 BINARIES = Path(sys.executable).parent
 NODE_TIMEOUT_S = 180
 #: Set by tests/run.py: the shared testbed's folder, and whether named parts run alone on a kept testbed.
@@ -154,6 +155,16 @@ class Testbed:
 def shared_testbed(root: Path) -> Testbed:
     """The testbed that most end-to-end tests share, made by the verbs of this copy of the repository."""
     return Testbed("trainbed-test", "198.18.77", root)
+
+
+def crowd_testbed(root: Path, stacks: Path = TOY) -> Testbed:
+    """The testbed of conformance: four workers with two slots each, and every stack.
+
+    `stacks` is the folder outside the checkout that holds the toy.
+    """
+    inventory = root / "tests" / "e2e" / "inventories" / "crowd"
+    given = (("ANSIBLE_INVENTORY", str(inventory)), ("TRAINBED_STACKS", str(stacks)))
+    return Testbed("trainbed-crowd", "198.18.81", root, given)
 
 
 def kept_place() -> Path:

@@ -18,7 +18,7 @@ OWN = re.compile(
     r"|experiments/matrices/"
     r"|experiments/search/"  # a search is submitted to the one stack that has searches
     r"|docs/|README\.md|CHANGELOG\.md|CITATION\.cff|CONTRIBUTING\.md|roles/README\.md|roles/\w+/README\.md"
-    r"|tests/(data|unit|e2e|standins|gpu|nodes/stacks|conformance)/|tests/parts\.py"
+    r"|tests/(benchmarks|data|unit|e2e|standins|gpu|nodes/stacks|conformance)/|tests/parts\.py"
 )
 #: Other files that may name a stack, each with the reason.
 ALLOWED = {

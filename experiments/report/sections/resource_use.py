@@ -152,7 +152,7 @@ def _lacking(records: Sequence[Record]) -> list[str]:
         for gpu in [rank.gpu for rank in record.ranks if rank.gpu and rank.gpu.energy_j is None]:
             lacks("GPU energy", gpu.trouble or f"{gpu.name} reports neither energy nor power.", record)
     remarks = [
-        f"{name} can't be determined, or only in part, on {', '.join(where)}: {why}"
+        f"{name} can't be measured, or only in part, on {', '.join(where)}: {why}"
         for (name, why), where in reasons.items()
     ]
     if records and not any(rank.gpu for record in records for rank in record.ranks):

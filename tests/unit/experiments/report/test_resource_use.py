@@ -134,7 +134,7 @@ def test_runs_are_averaged_and_those_that_do_not_tell_are_said(tmp_path: Path) -
     table, (row,) = table_of(of)
     assert (row["runs"], row["CPU s per rank"]) == ("2", "34.0")
     assert row["CPU energy, J"] == "2000 (of 1)"
-    assert f"CPU energy can't be determined, or only in part, on ddp with 1 worker: {NO_RAPL}" in table.after
+    assert f"CPU energy can't be measured, or only in part, on ddp with 1 worker: {NO_RAPL}" in table.after
     estimate = resource_use(figures_of(of).cells)[0].found["cpu_s_per_rank"]
     assert estimate is not None and estimate.n == 2 and estimate.sd == pytest.approx(8**0.5)
 
@@ -149,7 +149,7 @@ def test_nothing_is_made_up(tmp_path: Path) -> None:
     assert first["gradients alone, in theory, MB"] == "0.00"
     assert (first["CPU energy, J"], first["GPU energy, J"]) == (NOTHING, NOTHING)
     assert second["CPU s per rank"] == second["sent per rank and step, MB"] == NOTHING  # only one rank told
-    said = f"Sent and received can't be determined, or only in part, on spark with 1 worker: {lost}"
+    said = f"Sent and received can't be measured, or only in part, on spark with 1 worker: {lost}"
     assert said in table.after
     assert "GPU energy: no rank trained on a GPU." in table.after
     assert not any(remark.startswith("CPU energy: read") for remark in table.after)
