@@ -40,7 +40,7 @@ def test_a_container_without_gpus_is_named() -> None:
         timeout=120,
     )
     assert done.returncode != 0
-    assert "sees 0 GPUs in this container, and slot 0 needs one of its own." in done.stderr
+    assert "sees 0 GPUs in this container, but slot 0 needs one of its own." in done.stderr
 
 
 @pytest.mark.parametrize(
