@@ -150,7 +150,7 @@ def test_what_sets_nothing_up_is_not_recorded(
 
 
 def test_what_was_left_out_is_said(checkout: Checkout) -> None:
-    # The record must name ansible-playbook's options that leave something out.
+    # An option of ansible-playbook, not of tests: it leaves something out, so the record must name it.
     checkout.play("--limit", "one", "--skip-tags", "never_there")
     (record,) = checkout.records()
     assert record.partial == ["skip_tags=never_there", "subset=one"]
