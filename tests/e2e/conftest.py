@@ -96,7 +96,8 @@ def provision(testbed: Testbed) -> None:
 def roles_digest(root: Path) -> str:
     """The digest of everything that provisioning depends on."""
     digest = hashlib.sha256()
-    for folder in ("inventory", "playbooks", "requirements", "roles", "tests/conformance/toy"):
+    of_tests = ("tests/conformance/toy", "tests/e2e/inventories")
+    for folder in ("inventory", "playbooks", "requirements", "roles", *of_tests):
         for path in sorted((root / folder).rglob("*")):
             if path.is_file():
                 digest.update(f"{path.relative_to(root)}\0".encode())
