@@ -23,8 +23,8 @@ def end_group(leader: int, mark: str, grace: float = GRACE_S) -> None:
     family = _family(processes_with(mark) | {leader})
     for number in (signal.SIGTERM, signal.SIGKILL):
         _signal_group(leader, number)
-        signalled = {process for process in family if _signal(process, number)}
-        _wait_gone({process for process in family if process.pid == leader} | signalled, grace)
+        signalled = [process for process in family if _signal(process, number)]
+        _wait_gone([process for process in family if process.pid == leader] + signalled, grace)
     # Processes started in the meantime.
     end_marked(mark, grace)
 
@@ -35,8 +35,8 @@ def end_marked(mark: str, grace: float = GRACE_S) -> bool:
     if not family:
         return False
     for number in (signal.SIGTERM, signal.SIGKILL):
-        _wait_gone({process for process in family if _signal(process, number)}, grace)
-        family = {process for process in family if _alive(process)}
+        _wait_gone([process for process in family if _signal(process, number)], grace)
+        family = [process for process in family if _alive(process)]
     return True
 
 
@@ -91,8 +91,11 @@ def _identity(pid: int) -> dict[str, str | int]:
     return {"pid": pid, "start": start, "boot": BOOT_ID.read_text().strip()}
 
 
-def _family(pids: Iterable[int]) -> set[psutil.Process]:
-    """`pids` and all their descendants, without this process."""
+def _family(pids: Iterable[int]) -> list[psutil.Process]:
+    """`pids` and all their descendants, without this process: each parent before its children.
+
+    A shell whose child is ended first goes on to its next command.
+    """
     family: set[psutil.Process] = set()
     for pid in pids:
         try:
@@ -100,7 +103,8 @@ def _family(pids: Iterable[int]) -> set[psutil.Process]:
             family |= {process, *process.children(recursive=True)}
         except psutil.NoSuchProcess:
             continue
-    return {process for process in family if process.pid != os.getpid()}
+    others = (process for process in family if process.pid != os.getpid())
+    return sorted(others, key=lambda process: (process.create_time(), process.pid))
 
 
 def _alive(process: psutil.Process) -> bool:

@@ -8,6 +8,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from experiments.util.processes import end_group, end_marked, processes_with
@@ -45,5 +46,29 @@ def test_what_root_runs_below_a_playbook_does_not_keep_it_from_being_ended(
         assert not processes_with(mark) and end_marked(mark) is False
     finally:
         kill(roots, signal.SIGKILL)
+        playbook.kill()
+        playbook.wait()
+
+
+def test_no_shell_goes_on_to_its_next_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mark, next_command, kill = f"@{tmp_path}/vars.json", tmp_path / "next", os.kill
+    nested = tmp_path / "nested.sh"
+    nested.write_text(f"""
+        [ "$1" -gt 0 ] || exec sleep 600
+        bash "$0" $(($1 - 1))
+        touch '{next_command}'
+    """)
+
+    def kill_slowly(pid: int, number: int) -> None:
+        kill(pid, number)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(os, "kill", kill_slowly)
+    playbook = subprocess.Popen(["bash", str(nested), "4", mark], process_group=0)
+    try:
+        wait_until(lambda: "sleep" in [child.name() for child in psutil.Process(playbook.pid).children(True)])
+        assert end_marked(mark)
+        assert playbook.wait(timeout=5) == -signal.SIGTERM and not next_command.exists()
+    finally:
         playbook.kill()
         playbook.wait()
