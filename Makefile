@@ -21,10 +21,10 @@ demo: ## bring up the testbed, provision and verify it, run the quick matrix, wr
 	@$(MAKE) --no-print-directory testbed provision verify
 	@$(MAKE) --no-print-directory matrix report MATRIX=quick
 
-unit: ## run the fast tests, which need no nodes: about a minute (ONLY=? lists the parts)
+unit: ## run the fast tests, which need no nodes: about a minute (ONLY='?' lists the parts)
 	@$(call in,test) python -m tests.run unit "$(ONLY)"
 
-test: ## run all tests, from lint to whole matrices (ONLY=? lists the parts, ONLY=part,… runs some)
+test: ## run the standard tests, from lint to whole matrices (ONLY='?' lists the parts, ONLY=part,… runs some)
 	@$(call in,test) python -m tests.run test "$(ONLY)"
 
 test-wide: ## run the longer tests: faults of nodes and disks, other engines and inventories, 50 kills (ONLY= as for test)

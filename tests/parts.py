@@ -68,7 +68,7 @@ TEST = (
     Part("roles", "the roles' modules and scripts", (on_all_cores(*NOT_WIDE, "tests/unit/roles"),)),
     Part(
         "experiments",
-        "planning, records, figures, reports and screens, on made-up runs; this table",
+        "planning, records, figures, reports and screens, on made-up runs; this table of parts",
         # First a browser, for the tests of the report's page.
         (
             ("tests/browser",),

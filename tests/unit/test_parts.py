@@ -48,6 +48,13 @@ def test_parts_name_tests_that_are_there(part: Part) -> None:
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+def test_contributors_read_what_each_part_proves() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()
+    parts = [part for verb in ("test", "test-wide") for part in VERBS[verb]]
+    rows = [f"| `{part.name}` | {part.proves} |" for part in parts]
+    assert [line for line in text if line in rows] == rows
+
+
 def test_what_is_called_slow_is_there() -> None:
     modules = {path.stem for path in (ROOT / "tests" / "unit").rglob("test_*.py")}
     assert modules >= SLOW_MODULES
