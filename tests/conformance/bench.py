@@ -17,6 +17,7 @@ import yaml
 
 from experiments.cluster.declarations import Declaration
 from tests.connections import Inventory
+from tests.processes import Running, running
 from tests.stacks import declared
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -32,33 +33,6 @@ DATA: Final = {
 #: Ranks that run until they are stopped.
 ENDLESS: Final = {"epochs": 500}
 WAIT_S: Final = 300
-#: Lists what runs have on a node: ranks (every launcher sets RANK), units, containers and processes.
-FIND: Final = """
-import json, os, re, subprocess, sys
-user, patterns, labels = json.loads(sys.argv[1])
-def ask(*command):
-    try:
-        return subprocess.run(command, capture_output=True, text=True).stdout.split("\\n")
-    except FileNotFoundError:
-        return []
-ranks, found = [], []
-for pid in filter(str.isdigit, os.listdir("/proc")):
-    try:
-        if os.stat(f"/proc/{pid}").st_uid != user:
-            continue
-        environment = open(f"/proc/{pid}/environ", "rb").read().split(b"\\0")
-        command = open(f"/proc/{pid}/cmdline", "rb").read().replace(b"\\0", b" ").decode(errors="replace")
-    except OSError:
-        continue
-    if any(each.startswith(b"RANK=") for each in environment):
-        ranks.append(int(pid))
-    if any(re.search(pattern, command) for pattern in patterns):
-        found.append(command.strip())
-units = ask("systemctl", "list-units", "--plain", "--no-legend", "--state=running", "trainbed-run-*")
-containers = [i for label in labels for i in ask("docker", "ps", "--quiet", "--filter", f"label={label}")]
-left = [*found, *(line.split()[0] for line in units if line), *filter(None, containers)]
-print(json.dumps({"ranks": ranks, "left": left}))
-"""
 
 
 class Bench:
@@ -80,6 +54,11 @@ class Bench:
     def workers(self) -> list[str]:
         """Names of the workers, in the order in which ranks get them."""
         return list(self._inventory.groups["workers"])
+
+    @property
+    def several(self) -> int:
+        """Two workers; one if the inventory has no more."""
+        return min(2, len(self.workers))
 
     @property
     def slots(self) -> int:
@@ -154,11 +133,11 @@ class Bench:
 
     @contextmanager
     def training(self, name: str) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
-        """A long run on two workers, once it trains; its matrix, and the command that runs it."""
-        matrix = self.matrix(name, [{"stack": self.stack, "workers": 2, **ENDLESS}])
+        """A long run on `several` workers, once it trains; its matrix, and the command that runs it."""
+        matrix = self.matrix(name, [{"stack": self.stack, "workers": self.several, **ENDLESS}])
         process = self.start(matrix)
-        known = f"cat {SHARED}/runs/{self.stack}-w2-e{ENDLESS['epochs']}-*/*/progress.jsonl 2>/dev/null"
-        counted = f"{known} | grep -c validation_loss"
+        runs = f"{self.stack}-w{self.several}-e{ENDLESS['epochs']}-*"
+        counted = f"cat {SHARED}/runs/{runs}/*/progress.jsonl 2>/dev/null | grep -c validation_loss"
         before = int(self.on(self.master, counted, check=False) or 0)
 
         def trains() -> bool:
@@ -175,25 +154,17 @@ class Bench:
 
     def ranks(self, node: str) -> list[int]:
         """Process ids of the ranks on a node."""
-        return list(self._found(node)["ranks"])
+        return self._running(node).ranks
 
-    def left(self) -> dict[str, list[str]]:
+    def leftovers(self) -> dict[str, list[str]]:
         """What is left of runs, by node; empty if all is as it should be."""
-        found = {node: self._found(node) for node in (self.master, *self.workers)}
-        return {
-            node: [*each["left"], *(f"rank, process {pid}" for pid in each["ranks"])]
-            for node, each in found.items()
-            if each["left"] or each["ranks"]
-        }
+        found = {node: self._running(node).all for node in (self.master, *self.workers)}
+        return {node: each for node, each in found.items() if each}
 
-    def _found(self, node: str) -> dict[str, Any]:
-        groups = {self.master: self.declared.master} | dict.fromkeys(self.workers, self.declared.workers)
+    def _running(self, node: str) -> Running:
+        group = self.declared.master if node == self.master else self.declared.workers
         uid = int(self._inventory.groups["cluster"][node]["trainbed_uid"])
-        asked = json.dumps([uid, groups[node].processes, groups[node].containers])
-        done = self._inventory.node(node).run("python3 -c %s %s", FIND, asked)
-        assert done.rc == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)
-        return found
+        return running(self._inventory.node(node), uid, [group])
 
     @contextmanager
     def without(self, group: str, path: str) -> Iterator[None]:

@@ -8,17 +8,16 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from tests.e2e.testbeds import Testbed, kill_group, wait_for
+from tests.processes import Running, running
+from tests.stacks import ROOT, declared
 
 NODES = ("master", "worker1", "worker2")
-#: Command lines of the stacks' processes while they train; must not match a shell that looks for them.
-TRAINING = (
-    r"^[^ ]*(python[0-9.]*|java) .*"
-    r"(training\.launchers|-m training tokenise|"
-    r"CoarseGrainedExecutor|torch_run_process_wrapper|torch\.distributed\.run|/train\.py)"
-)
-#: What torchrun starts on a worker, but not torchrun itself.
-RANK = r"^[^ ]*python[0-9.]* -u (-m training\.launchers\.(ddp|determined)|[^ ]*/train\.py)"
+QUICK: dict[str, Any] = yaml.safe_load((ROOT / "experiments/matrices/quick.yml").read_text(encoding="utf-8"))
+STACKS: list[str] = QUICK["axes"]["stack"]
+WORKERS: list[int] = QUICK["axes"]["workers"]
 #: A record's reason after a rank was killed on worker2 (its stack chooses its number): the other names it,
 #: or, if its stack leaves no time for that, the reason says which rank ended silently.
 KILLED_ON_WORKER2 = (
@@ -50,9 +49,19 @@ def epochs_trained(testbed: Testbed, runs: str) -> int:
     return int(testbed.node("master", counted).output)
 
 
+def on_node(testbed: Testbed, node: str) -> Running:
+    """What runs of any stack have on a node."""
+    stacks = declared().values()
+    groups = [stack.master if node == "master" else stack.workers for stack in stacks]
+    uid = int(testbed.connections.groups["cluster"][node]["trainbed_uid"])
+    return running(testbed.connections.node(node), uid, groups)
+
+
 def nothing_runs(testbed: Testbed) -> bool:
-    """Whether no training is left on any node."""
-    return all(testbed.node(node, f"pgrep -f '{TRAINING}'", check=False).code == 1 for node in NODES)
+    """Whether no training is left on any node; what is left is printed."""
+    found = {node: each for node in NODES if (each := on_node(testbed, node).all)}
+    print(f"still running: {found}" if found else "nothing is running")
+    return not found
 
 
 def small(testbed: Testbed) -> Path:
@@ -62,15 +71,10 @@ def small(testbed: Testbed) -> Path:
     return path
 
 
-def running(testbed: Testbed) -> bool:
-    """Whether training has begun on a worker."""
-    return testbed.node("worker1", f"pgrep -f '{TRAINING}'", check=False).code == 0
-
-
 def start_training(testbed: Testbed, *command: str) -> subprocess.Popen[str]:
     """Start a command that runs a matrix, and return once training runs."""
     process = testbed.start(*command)
-    wait_for("training runs", lambda: running(testbed) or process.poll() is not None, 300)
+    wait_for("training runs", lambda: on_node(testbed, "worker1").ranks or process.poll() is not None, 300)
     assert process.poll() is None, process.communicate()[0]
     return process
 
@@ -87,7 +91,8 @@ def kill_in_training(testbed: Testbed, process: subprocess.Popen[str], runs: str
         300,
     )
     assert process.poll() is None, process.communicate()[0]
-    testbed.node("worker2", f"pkill -KILL -f '{RANK}'")
+    ranks = on_node(testbed, "worker2").ranks
+    testbed.node("worker2", f"kill -KILL {' '.join(map(str, ranks))}")
 
 
 def interrupt(process: subprocess.Popen[str]) -> str:

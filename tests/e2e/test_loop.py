@@ -18,6 +18,8 @@ from tests.e2e.matrices import (
     KILLED_ON_WORKER2,
     NODES,
     SMALL,
+    STACKS,
+    WORKERS,
     interrupt,
     kill_in_training,
     nothing_runs,
@@ -26,8 +28,6 @@ from tests.e2e.matrices import (
     start_training,
 )
 from tests.e2e.testbeds import Done, Testbed, kill_group, wait_for
-
-STACKS, WORKERS = ("ddp", "spark", "determined"), (1, 2)  # of the quick matrix
 
 
 def changed(done: Done) -> list[str]:

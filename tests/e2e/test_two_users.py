@@ -7,12 +7,10 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.matrices import SMALL, nothing_runs, records
+from tests.e2e.matrices import SMALL, STACKS, nothing_runs, records
 from tests.e2e.testbeds import Testbed
 
 pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
-
-STACKS = ["ddp", "spark", "determined"]
 
 
 def matrix(testbed: Testbed, name: str, axes: dict[str, Any], **more: Any) -> str:
