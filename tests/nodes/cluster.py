@@ -15,12 +15,13 @@ import pytest
 from testinfra.host import Host
 
 from tests.connections import Inventory
+from tests.nodes.stacks import VARIABLES
 from tests.stacks import port_variables
 
 ROOT = Path(__file__).resolve().parents[2]
 Answer = TypeVar("Answer")
 
-_inventory = Inventory(ROOT, os.environ, port_variables())
+_inventory = Inventory(ROOT, os.environ, [*port_variables(), *VARIABLES])
 #: Slow questions go to all nodes at once, and to each node two at a time.
 _threads: dict[str, ThreadPoolExecutor] = defaultdict(lambda: ThreadPoolExecutor(max_workers=2))
 

@@ -8,13 +8,13 @@ import subprocess
 from experiments.util.paths import REPOSITORY
 
 STACKS = sorted(path.parts[-3] for path in (REPOSITORY / "roles").glob("*/tasks/run.yml"))
-NAMED = re.compile(rf"\b({'|'.join(STACKS)})\b", re.IGNORECASE)
+NAMED = re.compile(rf"(?<![a-z])({'|'.join(STACKS)})(?![a-z])", re.IGNORECASE)
 #: Files that belong to a stack, and files that are about stacks by nature.
 OWN = re.compile(
     rf"roles/({'|'.join(STACKS)})/"
     rf"|training/launchers/({'|'.join(STACKS)})\w*\.py"
     rf"|inventory/common/({'|'.join(STACKS)})\.yml"
-    r"|roles/python_env/files/locks/"  # the environment's inputs and resolved versions
+    r"|roles/python_env/files/locks/|requirements/test\.txt"  # environments' inputs and resolved versions
     r"|experiments/matrices/"
     r"|experiments/search/"  # a search is submitted to the one stack that has searches
     r"|docs/|README\.md|CHANGELOG\.md|CITATION\.cff|CONTRIBUTING\.md|roles/README\.md|roles/\w+/README\.md"
@@ -26,6 +26,7 @@ ALLOWED = {
     "experiments/analysis/dissertation.py": "compares its tables with DDP, as the dissertation did",
     "experiments/analysis/dissertation_figures.py": "rebuilds its tables, which compare stacks with DDP",
     "experiments/report/sections/situations.yml": "its recommendations, which name stacks",
+    "Makefile": "the option of `make provision` for packages that were downloaded elsewhere",
     "inventory/common/cluster.yml": "the stacks that a cluster has unless its inventory says otherwise",
     "inventory/lab/group_vars/all/lab.yml": "the stacks of the worked example",
     "inventory/testbed/group_vars/all/testbed.yml": "the stacks of the testbed",
@@ -33,7 +34,6 @@ ALLOWED = {
     "playbooks/search.yml": "a verb of the one stack that has searches",
     "pyproject.toml": "types and imports of the stacks' packages",
     "requirements/test.in": "the stacks' packages, for the tests of their launchers",
-    "requirements/test.txt": "its lock",
 }
 
 
