@@ -40,7 +40,7 @@ class Group:
         """The variables that run.yml gets for run number `place`."""
         if self.why is None:
             return {}
-        variables: dict[str, bool | int] = {"run_beside": True, "run_place": place}
+        variables: dict[str, bool | int] = {"run_concurrently": True, "run_place": place}
         # Users choose their nodes independently, and wait as long as it takes.
         return variables | ({"run_waits_s": WAITS_S} if self.why == "users" else {"run_first_worker": place})
 

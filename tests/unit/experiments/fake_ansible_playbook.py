@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path.cwd()))  # the checkout it is called in
 
 from training.util.digest import code_digest
 
-BESIDE = ("run_beside", "run_place", "run_first_worker", "run_waits_s")
+BESIDE = ("run_concurrently", "run_place", "run_first_worker", "run_waits_s")
 
 
 def main() -> int:

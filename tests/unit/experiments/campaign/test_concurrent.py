@@ -60,7 +60,7 @@ def test_users_begin_at_once_and_are_recorded_reported_and_checked(workplace: Wo
         "lock held", "prepare", *runs, "run plain-w1", "run plain-w2", "lock free",
     ]  # fmt: skip
     assert "runs 1 to 2 of 6 · " in output and "run 5 of 6 · " in output
-    beside = {"run_beside": True, "run_waits_s": WAITS_S}
+    beside = {"run_concurrently": True, "run_waits_s": WAITS_S}
     assert told(workplace)[FIRST] == beside | {"run_place": 0}
     assert told(workplace)[SECOND] == beside | {"run_place": 1}
     assert told(workplace)["plain-w1-e2-s3"] == {}
@@ -183,7 +183,7 @@ def test_side_by_side_are_runs_of_one_worker_and_no_others(workplace: Workplace)
         "lock held", "prepare", "stop", "run plain-w1", "run plain-w1", "run plain-w2", "run plain-w2",
         "stop", "run slow-w1", "run slow-w1", "run slow-w2", "run slow-w2", "lock free",
     ]  # fmt: skip
-    beside = {"run_beside": True, "run_place": 1, "run_first_worker": 1}
+    beside = {"run_concurrently": True, "run_place": 1, "run_first_worker": 1}
     assert told(workplace)["plain-w1-e2-s1"] == beside and told(workplace)["plain-w2-e1-s1"] == {}
     for name, each in records(workplace).items():
         assert (each.together is not None) == ("-w1-" in name)
