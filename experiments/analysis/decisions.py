@@ -153,5 +153,5 @@ def _feature(name: FeatureName, stacks: Sequence[str], figures: Figures) -> Favo
 
 
 def _facts(stacks: Sequence[str], figures: Figures) -> dict[str, Stack]:
-    known = figures.about.stacks.stacks if figures.about.stacks else {}
+    known = figures.setup.stacks.stacks if figures.setup.stacks else {}
     return {name: known[name] for name in stacks if name in known}

@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Final
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
+
+from experiments.util.models import FrozenModel
 
 SHORT, LONG = 20, 100  # its lengths, in epochs
 FILE: Final = Path(__file__).parent / "dissertation.yml"
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class PublishedRun(_Part):
+class PublishedRun(FrozenModel):
     """One row of tables 5.1 to 5.3."""
 
     table: str
@@ -34,7 +32,7 @@ class PublishedRun(_Part):
         return self.seconds / self.epochs
 
 
-class Linearity(_Part):
+class Linearity(FrozenModel):
     """One row of table 5.4, as printed."""
 
     table: str
@@ -45,7 +43,7 @@ class Linearity(_Part):
     ratio: float
 
 
-class Comparison(_Part):
+class Comparison(FrozenModel):
     """One row of tables 5.7 to 5.9 (two GPUs, 20 epochs), as printed."""
 
     stack: str
@@ -56,14 +54,14 @@ class Comparison(_Part):
     more_percent: float
 
 
-class Printed(_Part):
+class Printed(FrozenModel):
     """What the dissertation derives from its measurements."""
 
     linearity: list[Linearity]
     comparison: list[Comparison]
 
 
-class Contradiction(_Part):
+class Contradiction(FrozenModel):
     """A place where the dissertation's text and tables disagree."""
 
     where: str
@@ -71,7 +69,7 @@ class Contradiction(_Part):
     but: str
 
 
-class Dissertation(_Part):
+class Dissertation(FrozenModel):
     """The dissertation's chapter 5."""
 
     title: str

@@ -13,7 +13,7 @@ from experiments.analysis.statistics import Estimate, Ratio, estimate
 from experiments.campaign.campaign import Campaign, CampaignFile
 from experiments.campaign.concurrent import same_occasion
 from experiments.campaign.plan import PlannedRun
-from experiments.campaign.stacks import About, read_about
+from experiments.campaign.stacks import Setup, read_setup
 from experiments.matrix.references import Reference, references_in
 from experiments.records.record import Record
 from training.spec import PHASES
@@ -63,6 +63,20 @@ class Cell:
         return int(self.axes["epochs"])
 
     @property
+    def phases_total_s(self) -> float | None:
+        """The sum of its phases' means."""
+        return None if self.phases is None else sum(self.phases.values())
+
+    def curve(self, name: Literal["train_loss", "validation_accuracy"]) -> dict[int, float]:
+        """The mean over its runs after each epoch, by epoch."""
+        by_epoch: dict[int, list[float]] = {}
+        for epoch in (epoch for record in self.records for epoch in record.epochs):
+            value = getattr(epoch, name)
+            if value is not None:
+                by_epoch.setdefault(epoch.epoch, []).append(value)
+        return {epoch: statistics.fmean(values) for epoch, values in by_epoch.items()}
+
+    @property
     def efficiency(self) -> Estimate | None:
         """The speed-up per worker, with its interval."""
         if self.speed_up is None:
@@ -110,7 +124,7 @@ class Figures:
     attempts: list[Record]  # those that failed or were interrupted
     counting: list[Record]  # including those of users who began at once, which are in no cell
     references: list[Reference]  # the inventory's, for this matrix and others
-    about: About = field(default_factory=About)  # of its stacks and of provisioning
+    setup: Setup = field(default_factory=Setup)  # of its stacks and of provisioning
 
     @property
     def weights_differ(self) -> bool:
@@ -156,7 +170,7 @@ def figures_of(campaign: Campaign) -> Figures:
         attempts=[record for run in plan for record in records[run.run_id] if not record.ok],
         counting=list(counting.values()),
         references=references_in(campaign.folder, campaign.file.references),
-        about=read_about(campaign.folder),
+        setup=read_setup(campaign.folder),
     )
 
 

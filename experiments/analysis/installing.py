@@ -41,8 +41,8 @@ class Installing:
 
 def installing(figures: Figures) -> Installing:
     """What the campaign's record of provisioning says; without one nothing is recorded."""
-    provisioned = figures.about.provisioning
-    stacks = figures.about.stacks.stacks if figures.about.stacks is not None else {}
+    provisioned = figures.setup.provisioning
+    stacks = figures.setup.stacks.stacks if figures.setup.stacks is not None else {}
     return Installing(
         stacks={name: _stack_effort(name, stack, figures) for name, stack in stacks.items()},
         shared=_shared(provisioned, stacks) if provisioned is not None else [],
@@ -53,7 +53,7 @@ def installing(figures: Figures) -> Installing:
 
 
 def _stack_effort(name: str, stack: Stack, figures: Figures) -> StackEffort:
-    provisioned = figures.about.provisioning
+    provisioned = figures.setup.provisioning
     stands_on = stack.facts.stands_on if stack.facts is not None else []
     done = provisioned.of([name]) if provisioned is not None else []
     whole = None
@@ -69,7 +69,7 @@ def _stack_effort(name: str, stack: Stack, figures: Figures) -> StackEffort:
 
 
 def _roles_effort(roles: Sequence[str], figures: Figures) -> RolesEffort:
-    provisioned, environment = figures.about.provisioning, figures.campaign.environment
+    provisioned, environment = figures.setup.provisioning, figures.campaign.environment
     if provisioned is None:
         return RolesEffort(None, None, None)
     masters = [name for name, node in environment.nodes.items() if "master" in node.groups]

@@ -8,13 +8,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from experiments.campaign.attempt import Attempt
 from experiments.campaign.identity import Identity
 from experiments.campaign.plan import PlannedRun
 from experiments.campaign.presentation import presentation_of, read_presentation
-from experiments.campaign.stacks import files_to_keep
+from experiments.campaign.stacks import setup_files
 from experiments.cluster.description import Cluster, PreparedCluster
 from experiments.cluster.environment import Environment
 from experiments.cluster.provenance import Git
@@ -24,6 +24,7 @@ from experiments.matrix.references import Reference
 from experiments.records.record import RECORD, Record
 from experiments.util.errors import UserError
 from experiments.util.files import campaign_name, is_campaign_name, sha256, utc_now, write_whole
+from experiments.util.models import FrozenModel
 from training.spec import explain
 
 FILE: Final = "campaign.json"
@@ -31,10 +32,8 @@ ARCHIVE: Final = "training.zip"
 PLOTS: Final = "plots"  # what the report draws
 
 
-class CampaignFile(BaseModel):
+class CampaignFile(FrozenModel):
     """campaign.json: what the report needs besides the records. Written once."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: Literal[1] = 1
     matrix: str
@@ -188,7 +187,7 @@ def create_campaign(
     )
     if sha256(archive) != identity.code:
         raise UserError("The training code's archive does not have the digest that the campaign names.")
-    kept = files_to_keep(results.parent, matrix.stacks, prepared.cluster)
+    kept = setup_files(results.parent, matrix.stacks, prepared.cluster)
     beside = results / f".{file.name}.new"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)

@@ -5,20 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from experiments.campaign.code_archive import launching_digest
 from experiments.campaign.plan import PlannedRun
 from experiments.cluster.description import PreparedCluster
 from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
+from experiments.util.models import FrozenModel
 from training.spec import Sha256
 
 
-class Identity(BaseModel):
+class Identity(FrozenModel):
     """Everything that must be the same for runs to belong together."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     matrix: dict[str, Any]  # its content, without description and ladders
     code: Sha256

@@ -30,7 +30,7 @@ from experiments.cluster.progress import Progress, duration
 from experiments.cluster.provenance import Git, git_state
 from experiments.cluster.quiet import Quiet, wait_for_quiet
 from experiments.matrix.model import Matrix
-from experiments.matrix.references import keep_references
+from experiments.matrix.references import store_references
 from experiments.util.errors import UserError
 
 
@@ -74,7 +74,7 @@ def run_matrix(
         plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
         fitting = runs_that_fit(plan, options.only)  # fails before a campaign without runs is created
         campaign = campaign_for(root, playbooks, matrix, prepared, git, plan, options)
-        keep_references(campaign.folder, campaign.file.references, prepared.references)
+        store_references(campaign.folder, campaign.file.references, prepared.references)
         selected = runs_to_make(campaign, fitting, options.retry)
         if options.retry is not None and not selected:
             playbooks.screen.line(nothing_to_retry(options.only, options.retry))

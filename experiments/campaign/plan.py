@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from experiments.cluster.abilities import why_no_conditions
 from experiments.cluster.description import Cluster
@@ -15,13 +15,12 @@ from experiments.matrix.seeds import WARM_UP_SEEDS
 from experiments.matrix.specification import ClusterDefaults, make_specification
 from experiments.matrix.workers import why_not_shared
 from experiments.util.errors import UserError
+from experiments.util.models import FrozenModel
 from training.spec import RunSpec, explain
 
 
-class PlannedRun(BaseModel):
+class PlannedRun(FrozenModel):
     """One row of the plan."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     run_id: str
     axes: dict[str, Any]  # the values of the matrix's axes that make this run

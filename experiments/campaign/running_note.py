@@ -10,11 +10,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from experiments.campaign.plan import PlannedRun
 from experiments.util.errors import UserError
 from experiments.util.files import utc_now
+from experiments.util.models import FrozenModel
 from experiments.util.processes import is_alive, self_identity
 from experiments.util.screen import Screen
 from training.spec import explain
@@ -22,18 +23,16 @@ from training.spec import explain
 PREFIX: Final = ".running-"  # then the controller's process id; in the folder of all results
 
 
-class CommandNote(BaseModel):
+class CommandNote(FrozenModel):
     """What a running command says about itself."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     matrix: str
     started: AwareDatetime
     controller: dict[str, int | str]  # its `processes.self_identity`
     campaign: str | None = None  # None: not created yet
-    selected: list[str] = []  # the runs that were requested and can be made
-    not_runnable: list[str] = []  # the requested runs that can't be made
-    todo: list[str] = []  # the unfinished ones, in order, with the warm-ups they need
+    selected: list[str] = Field(default_factory=list)  # the runs that were requested and can be made
+    not_runnable: list[str] = Field(default_factory=list)  # the requested runs that can't be made
+    todo: list[str] = Field(default_factory=list)  # the unfinished ones, in order, with their warm-ups
     doing: str = ""  # what its screen says
 
     @property

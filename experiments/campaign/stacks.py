@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic import ValidationError, model_validator
 
 from experiments.cluster import provisioning
 from experiments.cluster.declarations import GROUPS, Declaration, declared_for
@@ -24,6 +24,7 @@ from experiments.cluster.provisioning import Provisioning, newest_fitting, read_
 from experiments.cluster.stack_facts import Facts, read_facts
 from experiments.cluster.stack_folders import LAUNCHERS, role_of
 from experiments.util.errors import UserError
+from experiments.util.models import FrozenModel
 from experiments.util.paths import REPOSITORY
 from training.spec import explain
 
@@ -34,11 +35,7 @@ NO_CODE: Final = frozenset(
 )
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Launcher(_Part):
+class Launcher(FrozenModel):
     """The one code file that a stack needs."""
 
     file: str
@@ -46,7 +43,7 @@ class Launcher(_Part):
     changed: int  # those of them that the baseline's launcher doesn't have
 
 
-class Stack(_Part):
+class Stack(FrozenModel):
     """What was known about one stack; a part is None if the checkout does not have it."""
 
     declares: Declaration | None
@@ -54,7 +51,7 @@ class Stack(_Part):
     launcher: Launcher | None
 
 
-class Stacks(_Part):
+class Stacks(FrozenModel):
     """stacks.json of a campaign."""
 
     schema_version: Literal[2] = 2
@@ -93,7 +90,7 @@ def _stack_of_schema_1(stack: Mapping[str, Any]) -> dict[str, Any]:
     return {"declares": declares, "facts": stack["facts"], "launcher": stack["launcher"]}
 
 
-class About(_Part):
+class Setup(FrozenModel):
     """What a campaign keeps besides its runs; a part is None if it did not exist when the campaign began."""
 
     stacks: Stacks | None = None
@@ -161,7 +158,7 @@ def added(before: Sequence[str], after: Sequence[str]) -> int:
     return len(after) - sum(block.size for block in blocks)
 
 
-def files_to_keep(results: Path, names: Sequence[str], cluster: Cluster) -> dict[str, bytes]:
+def setup_files(results: Path, names: Sequence[str], cluster: Cluster) -> dict[str, bytes]:
     """What a new campaign of these stacks on `cluster` keeps: contents by file name.
 
     Raises:
@@ -178,7 +175,7 @@ def files_to_keep(results: Path, names: Sequence[str], cluster: Cluster) -> dict
     )
 
 
-def read_about(folder: Path) -> About:
+def read_setup(folder: Path) -> Setup:
     """What the campaign in `folder` keeps; parts that older campaigns did not keep are None.
 
     Raises:
@@ -194,4 +191,4 @@ def read_about(folder: Path) -> About:
             explain(error, str(path))
             + " Restore it from a backup, or remove it: the report works without it."
         ) from error
-    return About(stacks=stacks, provisioning=read_provisioning(folder))
+    return Setup(stacks=stacks, provisioning=read_provisioning(folder))

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import Field, StringConstraints
 
 from experiments.cluster.role_files import read_role_file
 from experiments.util.errors import UserError
+from experiments.util.models import FrozenModel
 
 FILE: Final = Path("meta") / "stack.yml"
 GROUPS: Final = ("master", "workers")  # of every inventory
@@ -19,30 +20,29 @@ Text = Annotated[str, StringConstraints(min_length=1)]
 AbsolutePath = Annotated[str, StringConstraints(pattern=r"^/\S+$")]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Port(_Part):
+class Port(FrozenModel):
     """A TCP port that a service listens on."""
 
     port: Text  # the variable that sets it
     default: int | Text  # its number, or a template for it, where an inventory sets nothing
-    moved_by: dict[Text, int] = {}  # by variable: the number if that variable is true
+    moved_by: dict[Text, int] = Field(default_factory=dict)  # by variable: the number if it is true
     local: bool = False  # only the node itself can reach it
 
 
-class OnNode(_Part):
+class OnNode(FrozenModel):
     """What a stack puts on a node, and what its runs may leave there until they are stopped."""
 
-    packages: list[Text] | dict[Text, list[Text]] = []  # by distribution (Debian-12) where they differ
-    services: list[Text] = []  # units that start at boot
-    files: list[AbsolutePath | dict[Text, AbsolutePath]] = []  # by distribution where they differ
-    ports: list[Port] = []
-    units: list[Text] = []  # patterns of units
-    containers: list[Text] = []  # labels
-    processes: list[Text] = []  # patterns of command lines
-    needed_to_launch: list[AbsolutePath] = []  # a run can't start without any of them: a test removes one
+    # By distribution (Debian-12) where they differ:
+    packages: list[Text] | dict[Text, list[Text]] = Field(default_factory=list)
+    files: list[AbsolutePath | dict[Text, AbsolutePath]] = Field(default_factory=list)
+
+    services: list[Text] = Field(default_factory=list)  # units that start at boot
+    ports: list[Port] = Field(default_factory=list)
+    units: list[Text] = Field(default_factory=list)  # patterns of units
+    containers: list[Text] = Field(default_factory=list)  # labels
+    processes: list[Text] = Field(default_factory=list)  # patterns of command lines
+    # A run can't start without any of them: a test removes one.
+    needed_to_launch: list[AbsolutePath] = Field(default_factory=list)
 
     def of_distribution(self, name: str) -> OnNode:
         """The same with the packages and files of one distribution.
@@ -55,7 +55,7 @@ class OnNode(_Part):
         return self.model_copy(update={"packages": packages, "files": files})
 
 
-class Declaration(_Part):
+class Declaration(FrozenModel):
     """meta/stack.yml of a stack's role."""
 
     master: OnNode = OnNode()

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from experiments.cluster.provenance import Git
+from experiments.util.models import FiniteModel
 
 
-class Part(BaseModel):
-    """A part of a record."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Gpu(Part):
+class Gpu(FiniteModel):
     """One GPU of a machine, as its driver names it."""
 
     index: str
@@ -26,7 +21,7 @@ class Gpu(Part):
     pseudo: bool  # declared to rehearse the scheduling of GPUs; there is no hardware
 
 
-class Node(Part):
+class Node(FiniteModel):
     """One machine of the cluster."""
 
     address: str
@@ -45,14 +40,14 @@ class Node(Part):
     gpus: list[Gpu] = Field(default_factory=list)
 
 
-class Image(Part):
+class Image(FiniteModel):
     """The container image that every worker has."""
 
     reference: str | None  # None: no stack of this cluster has put it on the workers
     id: str | None
 
 
-class Link(Part):
+class Link(FiniteModel):
     """The network between two nodes: what it was set to, and what was measured."""
 
     configured: str | None  # e.g. "1gbit"; None = not limited
@@ -60,7 +55,7 @@ class Link(Part):
     between: list[str]
 
 
-class Environment(Part):
+class Environment(FiniteModel):
     """What the run ran on and with."""
 
     inventory: str

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict
-
 from experiments.util.git import revision_and_dirty
+from experiments.util.models import FrozenModel
 
 
-class Git(BaseModel):
+class Git(FrozenModel):
     """The checkout that the controller ran from; None if it is not a git checkout or has no commit."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     revision: str | None = None
     dirty: bool | None = None

@@ -7,22 +7,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from experiments.cluster.description import Cluster
 from experiments.cluster.provenance import Git
 from experiments.util.errors import UserError
+from experiments.util.models import FrozenModel
 from training.spec import explain
 
 FOLDER: Final = "provisioning"  # in the folder of all results
 FILE: Final = "provisioning.json"  # in a campaign's folder
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class RoleDone(_Part):
+class RoleDone(FrozenModel):
     """What a role did, called from the roles `within` (the outermost first)."""
 
     role: str
@@ -49,7 +46,7 @@ class Effort:
     seconds: float
 
 
-class Provisioning(_Part):
+class Provisioning(FrozenModel):
     """One run of playbooks/provision.yml."""
 
     schema_version: Literal[1, 2]

@@ -9,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
+
+from experiments.util.models import FrozenModel
 
 PROBE: Final = Path(__file__).with_name("probe.py")
 LOOK_S: Final = 2.0  # how long a node is sampled
@@ -17,10 +19,8 @@ WORTH_A_WORD: Final = 0.1  # cores; most of a machine's processes are invisible 
 ANSWER_S: Final = 30.0  # timeout of a node's answer
 
 
-class QuietLimits(BaseModel):
+class QuietLimits(FrozenModel):
     """An inventory's limits for quiet nodes (`quiet_*`)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     busy_cores: Annotated[float, Field(gt=0)]  # of a node's cores, averaged over the sample
     steal_percent: Annotated[float, Field(gt=0, le=100)]  # taken by the machine's own host
@@ -30,19 +30,15 @@ class QuietLimits(BaseModel):
     otherwise: Literal["stop", "note"]  # after that wait: stop the matrix, or begin and note it
 
 
-class GpuLoad(BaseModel):
+class GpuLoad(FrozenModel):
     """A GPU's load when it was sampled."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     percent: float
     celsius: float
 
 
-class NodeLoad(BaseModel):
+class NodeLoad(FrozenModel):
     """A node's load when it was sampled; the other fields are empty if `trouble` says why."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     busy_cores: float | None = None
     steal_percent: float | None = None
@@ -53,10 +49,8 @@ class NodeLoad(BaseModel):
     trouble: str | None = None
 
 
-class Quiet(BaseModel):
+class Quiet(FrozenModel):
     """How quiet the nodes were when a run began."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     waited_s: Annotated[float, Field(ge=0)]
     nodes: dict[str, NodeLoad]

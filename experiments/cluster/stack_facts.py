@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from experiments.cluster.role_files import read_role_file
+from experiments.util.models import FrozenModel
 
 FILE: Final = Path("meta") / "facts.yml"
 Figure = Literal["times", "phases", "launch", "logs"]
@@ -22,11 +23,7 @@ Sentence = Annotated[str, StringConstraints(min_length=3, strip_whitespace=True)
 Level = Literal["built in", "by hand", "none"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Claim(_Part):
+class Claim(FrozenModel):
     """One claim with its evidence: tests, a figure of the report, or the reason why there is none."""
 
     says: Sentence
@@ -57,7 +54,7 @@ class Feature(Claim):
     level: Level  # by hand: the training code or the user has to do it
 
 
-class Offers(_Part):
+class Offers(FrozenModel):
     """The rows of the dissertation's table 5.11."""
 
     scheduling: Feature
@@ -80,14 +77,14 @@ OFFERS: Final = {
 }
 
 
-class Using(_Part):
+class Using(FrozenModel):
     """What one run takes."""
 
     commands: list[Claim] = Field(min_length=1)
     logs: list[Claim] = Field(min_length=1)  # places to look
 
 
-class Facts(_Part):
+class Facts(FrozenModel):
     """meta/facts.yml of a stack's role."""
 
     title: Sentence

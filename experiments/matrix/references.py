@@ -150,7 +150,7 @@ def references_in(folder: Path, initial: list[Reference]) -> list[Reference]:
         ) from error
 
 
-def keep_references(folder: Path, initial: Sequence[Reference], newest: Sequence[Reference]) -> None:
+def store_references(folder: Path, initial: Sequence[Reference], newest: Sequence[Reference]) -> None:
     """Writes the inventory's current references into a campaign's folder, if they differ from those it has.
 
     campaign.json is written once, and references do not affect runs: a changed one must neither start a new

@@ -103,7 +103,7 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
         weights_digest=result.weights_digest if result else None,
         validation_correct=last.validation_correct if last else None,
         validation_count=result.validation_count if result else None,
-        ranks=[rank.kept(_node(rank, request.environment, launch, launcher)) for rank in ranks],
+        ranks=[rank.to_record(_node(rank, request.environment, launch, launcher)) for rank in ranks],
         launch=launch and launch.model_copy(update={"command": list(map(without_secrets, launch.command))}),
         prepared=prepared,
         environment=request.environment,

@@ -7,12 +7,12 @@ from typing import TypeVar
 
 from pydantic import Field, ValidationError
 
-from experiments.cluster.environment import Part
 from experiments.records.record import Epoch, Rank, Seconds
+from experiments.util.models import FiniteModel
 from training.spec import explain
 
 
-class RankTimes(Part):
+class RankTimes(FiniteModel):
     """Moments of one rank, Unix seconds by its node's clock."""
 
     process_start: float
@@ -31,12 +31,12 @@ class RankFile(Rank):
     times: RankTimes
     phases: dict[str, Seconds]
 
-    def kept(self, node: str | None) -> Rank:
+    def to_record(self, node: str | None) -> Rank:
         """What the record keeps of it; `node` is the inventory's name of the node that it ran on."""
         return Rank(**self.model_dump(include=set(Rank.model_fields)) | {"node": node})
 
 
-class ResultFile(Part):
+class ResultFile(FiniteModel):
     """result.json, of rank 0."""
 
     status: str
@@ -45,7 +45,7 @@ class ResultFile(Part):
     validation_count: int
 
 
-class LauncherFile(Part):
+class LauncherFile(FiniteModel):
     """launcher.json, from launchers that can ask a scheduler."""
 
     queue_s: Seconds
@@ -57,7 +57,7 @@ class DamagedOutput(Exception):
     """An output file is damaged."""
 
 
-Output = TypeVar("Output", bound=Part)
+Output = TypeVar("Output", bound=FiniteModel)
 
 
 def read_output(kind: type[Output], path: Path) -> Output | None:

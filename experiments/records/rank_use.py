@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from experiments.util.models import FiniteModel, FrozenModel
 
 
-class Read(BaseModel):
+class Read(FiniteModel):
     """Figures from one source; null where they could not be read."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     by: str  # who read them, how, and of what
     trouble: str | None  # why they, or some of them, are missing
@@ -42,10 +40,8 @@ class DiskUse(Read):
     written_bytes: int | None
 
 
-class Traffic(BaseModel):
+class Traffic(FrozenModel):
     """Bytes through one network interface."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     sent_bytes: int
     received_bytes: int
@@ -80,10 +76,8 @@ class EnergyUse(Read):
     cpu_j: float | None
 
 
-class RankUse(BaseModel):
+class RankUse(FiniteModel):
     """What one rank used between two readings, taken just before and just after the training function."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     seconds: float  # between the readings
     cpu: CpuUse

@@ -20,11 +20,12 @@ from pydantic import (
     model_validator,
 )
 
-from experiments.cluster.environment import Environment, Part
+from experiments.cluster.environment import Environment
 from experiments.cluster.quiet import Quiet
 from experiments.records.rank_use import RankUse
 from experiments.util.errors import UserError
 from experiments.util.files import write_whole
+from experiments.util.models import FiniteModel
 from training.spec import PHASES, RunSpec, Sha256, explain
 
 SCHEMA_VERSION: Final = 1
@@ -58,7 +59,7 @@ Seconds = Annotated[float, Field(ge=0)]
 Status = Literal["ok", "failed", "interrupted"]
 
 
-class Epoch(Part):
+class Epoch(FiniteModel):
     """The figures of one epoch."""
 
     epoch: int = Field(ge=1)
@@ -71,7 +72,7 @@ class Epoch(Part):
     validation_count: int | None = None
 
 
-class RankGpu(Part):
+class RankGpu(FiniteModel):
     """A rank's GPU while it trained, sampled by the rank's process with NVML once a second."""
 
     uuid: str
@@ -90,7 +91,7 @@ class RankGpu(Part):
     trouble: str | None = None  # why there are no samples, or not all
 
 
-class Rank(Part):
+class Rank(FiniteModel):
     """Where and how one rank ran."""
 
     rank: int = Field(ge=0)
@@ -114,7 +115,7 @@ class Rank(Part):
     weights_digest: str
 
 
-class Launch(Part):
+class Launch(FiniteModel):
     """launch.json: how the stack was started on the cluster, and how it ended."""
 
     stack: str
@@ -125,7 +126,7 @@ class Launch(Part):
     nodes: list[str]  # in rank order, where known
 
 
-class Prepared(Part):
+class Prepared(FiniteModel):
     """prepared.json: how the run made its tokens itself, before its ranks started."""
 
     started: float  # Unix seconds, by the clock of the node that initiated it
@@ -143,7 +144,7 @@ class Prepared(Part):
         return max(0.0, min(self.ended, ended) - max(self.started, started))
 
 
-class ConcurrentStart(Part):
+class ConcurrentStart(FiniteModel):
     """The runs that started at the same moment on request, so that none of them was alone."""
 
     why: Literal[
@@ -154,7 +155,7 @@ class ConcurrentStart(Part):
     begun: AwareDatetime  # the same in all their records
 
 
-class Record(Part):
+class Record(FiniteModel):
     """One attempt at one run."""
 
     schema_version: Literal[1] = SCHEMA_VERSION

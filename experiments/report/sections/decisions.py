@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 import yaml
-from pydantic import BaseModel, ConfigDict, TypeAdapter
+from pydantic import TypeAdapter
 
 from experiments.analysis.analysis import Analysis
 from experiments.analysis.decisions import Criterion, Favoured
@@ -16,14 +16,13 @@ from experiments.report.formats import Value
 from experiments.report.sections import from_texts, phases, stack_comparisons, time_splits, times
 from experiments.report.sections.organisation import NEEDS_TITLE, OFFERS_TITLE
 from experiments.report.tables import Column, Table
+from experiments.util.models import FrozenModel
 
 FILE: Final = Path(__file__).with_name("situations.yml")
 
 
-class Situation(BaseModel):
+class Situation(FrozenModel):
     """One situation, the dissertation's choice, and what decides."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     situation: str
     dissertation: list[str]

@@ -36,7 +36,7 @@ ONLY_ON: Final = {"master": "on the master", "workers": "on workers"}
 def organisation_tables(analysis: Analysis) -> list[Table]:
     """The tables that can be made from what the campaign keeps."""
     figures = analysis.figures
-    if figures.about.stacks is None:
+    if figures.setup.stacks is None:
         return [_nothing_kept()]
     return [needs_table(analysis), using_table(figures), offers_table(figures)]
 
@@ -52,7 +52,7 @@ def _nothing_kept() -> Table:
 
 def needs_table(analysis: Analysis) -> Table:
     """Table 5.10: what the role declares, and the tasks, changes and seconds that provisioning took."""
-    kept = analysis.figures.about.stacks
+    kept = analysis.figures.setup.stacks
     assert kept is not None
     stacks, efforts = kept.stacks, analysis.installing.stacks
     rows: list[list[Value | str]] = []
@@ -133,7 +133,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _needs_remarks(analysis: Analysis) -> list[str]:
-    kept, provisioned = analysis.figures.about.stacks, analysis.figures.about.provisioning
+    kept, provisioned = analysis.figures.setup.stacks, analysis.figures.setup.provisioning
     assert kept is not None
     remarks = (
         ["Ports are those that services listen on; ports that only runs open are not declared."]
@@ -160,9 +160,9 @@ def _needs_remarks(analysis: Analysis) -> list[str]:
 
 def using_table(figures: Figures) -> Table:
     """Commands, log locations and lines of code, each with what shows it."""
-    assert figures.about.stacks is not None
+    assert figures.setup.stacks is not None
     rows, tests = [], Tests()
-    for name, stack in figures.about.stacks.stacks.items():
+    for name, stack in figures.setup.stacks.stacks.items():
         record = _largest(figures, name)
         if stack.facts is None:
             rows.append([name, "commands and logs", NOT_RECORDED, "its role has no meta/facts.yml"])
@@ -229,10 +229,10 @@ def _lines(name: str, stack: Stack, baseline: str) -> list[str]:
 
 def offers_table(figures: Figures) -> Table:
     """Table 5.11, each entry with the test that shows it or marked as not shown."""
-    assert figures.about.stacks is not None
+    assert figures.setup.stacks is not None
     rows, tests = [], Tests()
     for feature, title in OFFERS.items():
-        for name, stack in figures.about.stacks.stacks.items():
+        for name, stack in figures.setup.stacks.stacks.items():
             if stack.facts is None:
                 rows.append([title, name, NOTHING, NOT_RECORDED, "its role has no meta/facts.yml"])
                 continue

@@ -16,7 +16,7 @@ from experiments.analysis.decisions import (
     Favoured,
 )
 from experiments.campaign.campaign import Campaign
-from experiments.campaign.stacks import About
+from experiments.campaign.stacks import Setup
 from experiments.report.sections.conclusions import NOT_OF_TIMES, conclusions
 from experiments.report.sections.decisions import situations
 from tests.unit.experiments.made_up_records import (
@@ -99,13 +99,13 @@ def test_times_of_equal_work_that_ended_differently_are_not_compared(tmp_path: P
 
 def test_a_feature_favours_a_stack_by_its_level_and_says_where_only_a_claim_does(tmp_path: Path) -> None:
     made = quick(tmp_path)
-    keep(made.folder, About(stacks=TWO))
+    keep(made.folder, Setup(stacks=TWO))
     assert says(made, "tracking") == SPARK
     unsure = made_up("spark", "built in", not_shown="nobody tried")
-    keep(made.folder, About(stacks=TWO.model_copy(update={"stacks": {**TWO.stacks, "spark": unsure}})))
+    keep(made.folder, Setup(stacks=TWO.model_copy(update={"stacks": {**TWO.stacks, "spark": unsure}})))
     assert says(made, "tracking") == Favoured("stacks", ("spark",), claimed=("spark",))
     equal = made_up("spark")
-    keep(made.folder, About(stacks=TWO.model_copy(update={"stacks": {**TWO.stacks, "spark": equal}})))
+    keep(made.folder, Setup(stacks=TWO.model_copy(update={"stacks": {**TWO.stacks, "spark": equal}})))
     assert says(made, "tracking") == NO_DIFFERENCE
 
 
@@ -116,11 +116,11 @@ def test_the_stack_that_provisioning_took_fewest_tasks_for_is_little_work(tmp_pa
     for tasks, expected in ((2, DDP), (5, NO_DIFFERENCE), (6, SPARK)):
         ddp = spark.model_copy(update={"role": "ddp", "tasks": tasks})
         done = record.model_copy(update={"roles": [ddp, spark, ground, inner]})
-        keep(made.folder, About(stacks=TWO, provisioning=done))
+        keep(made.folder, Setup(stacks=TWO, provisioning=done))
         # Its own tasks and those of the ground role, on which both stand.
         assert whole_tasks(made) == {"ddp": tasks + 4, "spark": 9}
         assert says(made, "installing") == expected
-    keep(made.folder, About(provisioning=record))
+    keep(made.folder, Setup(provisioning=record))
     assert whole_tasks(made) == {"ddp": None, "spark": 9}
     assert says(made, "installing") == NOT_RECORDED
 

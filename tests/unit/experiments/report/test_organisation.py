@@ -16,14 +16,14 @@ from pydantic import ValidationError
 from experiments.campaign.code_archive import launching_digest
 from experiments.campaign.stacks import FILE as STACKS_FILE
 from experiments.campaign.stacks import (
-    About,
     Launcher,
+    Setup,
     Stack,
     Stacks,
     added,
     code_lines,
     describe_stacks,
-    read_about,
+    read_setup,
 )
 from experiments.cluster.declarations import Declaration
 from experiments.cluster.provisioning import FILE as PROVISIONING_FILE
@@ -175,11 +175,11 @@ def provisioned(**changes: Any) -> Provisioning:
     return Provisioning.model_validate(content | changes)
 
 
-def keep(folder: Path, about: About) -> None:
-    if about.stacks is not None:
-        (folder / STACKS_FILE).write_text(about.stacks.model_dump_json())
-    if about.provisioning is not None:
-        (folder / PROVISIONING_FILE).write_text(about.provisioning.model_dump_json())
+def keep(folder: Path, setup: Setup) -> None:
+    if setup.stacks is not None:
+        (folder / STACKS_FILE).write_text(setup.stacks.model_dump_json())
+    if setup.provisioning is not None:
+        (folder / PROVISIONING_FILE).write_text(setup.provisioning.model_dump_json())
 
 
 def table(made: Any, title: str) -> Table:
@@ -198,13 +198,13 @@ OFFERED = "What each stack offers"
 def test_what_a_campaign_did_not_keep_is_said_to_be_not_recorded(tmp_path: Path) -> None:
     made = quick(tmp_path)
     assert rows(made, NEEDS) == {("all",): ["not recorded: the campaign began before campaigns kept this"]}
-    keep(made.folder, About(stacks=TWO))
+    keep(made.folder, Setup(stacks=TWO))
     assert rows(made, NEEDS)["seconds in provisioning",] == ["not recorded"] * 2
 
 
 def test_what_a_stack_needs_is_shown_with_what_provisioning_took(tmp_path: Path) -> None:
     made = quick(tmp_path)
-    keep(made.folder, About(stacks=TWO, provisioning=provisioned()))
+    keep(made.folder, Setup(stacks=TWO, provisioning=provisioned()))
     found = rows(made, NEEDS)
     assert found["packages",] == ["2: java; p (on the master)"] * 2
     assert found["services",] == ["1: s (on the master)"] * 2 and found["files",] == ["1: /c"] * 2
@@ -221,7 +221,7 @@ def test_what_a_stack_needs_is_shown_with_what_provisioning_took(tmp_path: Path)
     assert any("none of these stacks: base." in each for each in after)
     assert not any("It changed nothing" in each for each in after)
     quiet = provisioned(roles=[])
-    keep(made.folder, About(provisioning=quiet))
+    keep(made.folder, Setup(provisioning=quiet))
     assert any("It changed nothing on the nodes" in each for each in table(made, NEEDS).after)
 
 
@@ -231,7 +231,7 @@ def test_a_record_of_schema_1_says_nothing_by_node(tmp_path: Path) -> None:
     old["schema_version"] = 1
     for role in old["roles"]:
         del role["tasks_by_host"], role["seconds_by_host"]
-    keep(made.folder, About(stacks=TWO, provisioning=Provisioning.model_validate(old)))
+    keep(made.folder, Setup(stacks=TWO, provisioning=Provisioning.model_validate(old)))
     found = rows(made, NEEDS)
     assert found["seconds in provisioning",] == ["not recorded", "14.0 (5 tasks, 3 changes)"]
     assert found["seconds on the master",] == found["seconds on the slowest worker",] == ["not recorded"] * 2
@@ -261,7 +261,7 @@ def test_what_was_read_from_tasks_is_shown_and_said_to_be(tmp_path: Path) -> Non
     del stacks["ddp"]["launcher"]
     (made.folder / STACKS_FILE).write_text(json.dumps(old))
     with pytest.raises(UserError, match=r"stacks.json is not valid"):
-        read_about(made.folder)
+        read_setup(made.folder)
 
 
 def test_what_using_takes_is_counted_from_a_run_of_this_campaign(tmp_path: Path) -> None:
@@ -271,7 +271,7 @@ def test_what_using_takes_is_counted_from_a_run_of_this_campaign(tmp_path: Path)
     records = [record("ddp", 1, 5, 6), record("ddp", 2, 3, 4, launch=launch, files=files)]
     plan = [planned("ddp", 1), planned("ddp", 2), planned("spark", 1)]
     made = campaign(tmp_path, plan, records)
-    keep(made.folder, About(stacks=TWO))
+    keep(made.folder, Setup(stacks=TWO))
     found = rows(made, USING, 2)
     assert found["ddp", "commands for a run with 2 workers"] == ["2, of 3 words", records[1].run_id]
     assert found["ddp", "log files of a run with 2 workers"][0] == "2: worker1.log, worker2.log"
@@ -289,7 +289,7 @@ def test_what_is_offered_is_shown_or_marked(tmp_path: Path) -> None:
         "ddp": made_up("ddp", not_shown="nobody tried"),
         "spark": made_up("spark", shown_by=["tests/unit/test_a.py::test_b"], against="a mock"),
     }
-    keep(made.folder, About(stacks=Stacks(stacks=stacks)))
+    keep(made.folder, Setup(stacks=Stacks(stacks=stacks)))
     found = rows(made, OFFERED, 2)
     assert len(found) == 2 * len(OFFERS)
     assert found["Fault tolerance", "ddp"][2] == "not shown: nobody tried"
@@ -302,7 +302,7 @@ def test_the_same_campaign_gives_the_same_bytes_with_all_that_it_keeps(tmp_path:
     for name in ("one", "two"):
         made = quick(tmp_path / name)
         stacks = describe_stacks(REPOSITORY, ["ddp", "spark"], DEBIAN)
-        keep(made.folder, About(stacks=stacks, provisioning=provisioned()))
+        keep(made.folder, Setup(stacks=stacks, provisioning=provisioned()))
         assert not list(faults_of(made.folder))
         texts.append([path.read_bytes() for path in write_report(made)[:2]])
     assert texts[0] == texts[1]

@@ -12,7 +12,7 @@ from pyarrow import parquet
 from experiments.analysis.figures import figures_of
 from experiments.analysis.references import CheckedFigure, check_references
 from experiments.campaign.campaign import Campaign, open_campaign
-from experiments.matrix.references import FILE, keep_references, read_references
+from experiments.matrix.references import FILE, read_references, store_references
 from experiments.report.writer import write_report
 from experiments.util.errors import UserError
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record
@@ -187,11 +187,11 @@ def test_changed_references_are_kept_beside_the_campaign(tmp_path: Path) -> None
     made = quick(tmp_path)
     begun = read_references([DDP_1 | {"train_s": 50, "above": 0.1}])
     newer = read_references([DDP_1 | {"train_s": 40, "above": 0.1}])
-    keep_references(made.folder, begun, begun)
+    store_references(made.folder, begun, begun)
     assert not (made.folder / FILE).exists()
-    keep_references(made.folder, begun, newer)
+    store_references(made.folder, begun, newer)
     assert figures_of(made).references == newer
-    keep_references(made.folder, begun, begun)  # reverted
+    store_references(made.folder, begun, begun)  # reverted
     assert figures_of(made).references == begun
     (made.folder / FILE).write_text('{"references": [{"train_s": 5}]}')
     with pytest.raises(
