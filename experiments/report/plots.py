@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Sequence
-from statistics import fmean
 from textwrap import fill
 from typing import Any, Final
 
@@ -199,16 +198,11 @@ def _curves(figure: Any, cells: Sequence[Cell]) -> None:
     for at, cell in enumerate(cells):
         # Equal work gives equal curves: those below are drawn wider to stay visible.
         below = len(stacks) - 1 - stacks.index(cell.stack)
-        for axes, name in ((losses, "train_loss"), (accuracies, "validation_accuracy")):
-            by_epoch: dict[int, list[float]] = {}
-            for record in cell.records:
-                for epoch in record.epochs:
-                    value = getattr(epoch, name)
-                    if value is not None:
-                        by_epoch.setdefault(epoch.epoch, []).append(value)
+        curves = (losses, cell.curve("train_loss")), (accuracies, cell.curve("validation_accuracy"))
+        for axes, curve in curves:
             axes.plot(
-                list(by_epoch),
-                [fmean(values) for values in by_epoch.values()],
+                list(curve),
+                list(curve.values()),
                 color=COLOURS[at % len(COLOURS)],
                 linestyle=("-", "--", ":", "-.")[at % 4],
                 marker="os^v"[at % 4],

@@ -33,7 +33,7 @@ def phases_table(cells: Sequence[Cell]) -> Table:
                 Value(cell.epochs),
                 Value(sum(record.phases is not None for record in cell.records)),
                 *(Value(cell.phases.get(name, 0.0), RATIO) for name in phases),
-                Value(sum(cell.phases.values()), RATIO),
+                Value(cell.phases_total_s, RATIO),
                 Value(around.mean, TENTHS, low=around.low, high=around.high) if around else Value(None),
             ]
             for cell, around in ((cell, cell.around_training_s) for cell in cells)
