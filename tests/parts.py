@@ -125,6 +125,12 @@ TEST_WIDE = (
         (pytest(*WIDE, "tests/e2e/test_engines.py"),),
         Nodes.OWN,
     ),
+    Part(
+        "crowd",
+        "four workers with two slots each, and a stack from outside the checkout, are set up and verified",
+        (pytest(*WIDE, "-k", "crowd_is", "tests/e2e/test_conformance.py"),),
+        Nodes.CROWD,
+    ),
     *(
         Part(
             f"{stack}-conforms",

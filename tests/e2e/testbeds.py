@@ -78,17 +78,23 @@ class Testbed:
     ) -> Done:
         """Run a command to its end in the copy of the repository."""
         began = time.monotonic()
-        done = subprocess.run(
-            command,
-            cwd=self.root,
-            env={**self.environment, **(variables or {})},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            timeout=timeout,
-        )
+        try:
+            done = subprocess.run(
+                command,
+                cwd=self.root,
+                env={**self.environment, **(variables or {})},
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                check=False,
+                timeout=timeout,
+            )
+        except subprocess.TimeoutExpired as late:
+            said = (late.output or b"").decode(errors="replace")
+            raise AssertionError(
+                f"{' '.join(command)} had not ended after {timeout:.0f} s:\n{said[-6000:]}"
+            ) from late
         result = Done(" ".join(command), done.returncode, done.stdout, time.monotonic() - began)
         return self._ended(result, check)
 
