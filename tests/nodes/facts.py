@@ -60,6 +60,12 @@ def usable_cores(name: str) -> list[int]:
     return list(ast.literal_eval(cluster.node(name).check_output(f"python3 -c '{program}'")))
 
 
+def cores_named(cpus: str) -> list[int]:
+    """The cores in a list such as 0,2-3, the format of Docker's --cpuset-cpus."""
+    ends = [each.partition("-") for each in cpus.split(",")]
+    return sorted(core for first, _, last in ends for core in range(int(first), int(last or first) + 1))
+
+
 def on_node(name: str, stack: str) -> list[OnNode]:
     """A stack's declarations for a node: one for each of the node's groups."""
     by_group = {"master": declared()[stack].master, "workers": declared()[stack].workers}

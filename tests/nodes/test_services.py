@@ -8,7 +8,7 @@ import pytest
 from testinfra.host import Host
 
 from tests.nodes import cluster
-from tests.nodes.facts import listening, ports, unit, usable_cores
+from tests.nodes.facts import cores_named, listening, ports, unit, usable_cores
 from tests.stacks import declared
 
 
@@ -48,8 +48,8 @@ def test_containers_stay_within_the_nodes_cgroup(node: Host) -> None:
 
 @pytest.mark.on("workers")
 @pytest.mark.usefixtures("testbed")
-def test_a_testbeds_worker_is_pinned_to_the_core_that_its_inventory_says(name: str) -> None:
-    assert usable_cores(name) == [int(cluster.variables(name)["testbed_cpus"])]
+def test_a_testbeds_worker_is_pinned_to_the_cores_that_its_inventory_says(name: str) -> None:
+    assert usable_cores(name) == cores_named(str(cluster.variables(name)["testbed_cpus"]))
 
 
 def test_shared_storage_is_one_directory(node: Host, name: str) -> None:
