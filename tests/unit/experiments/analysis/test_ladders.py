@@ -41,7 +41,7 @@ def only(made: object) -> Waterfall:
 
 def test_each_step_is_what_it_was_made_to_be(tmp_path: Path) -> None:
     found = only(ladder(tmp_path, seeds=5, tokenizing_s=6.0, stack_s=2.0, noise_s=0.1))
-    assert ladder_name(found) == "Spark: 2 workers, 2 epochs"
+    assert (found.ladder, found.axes) == ("Spark", {"workers": 2, "epochs": 2})
     assert [(step.above, step.below) for step in found.steps] == [(START, MIDDLE), (MIDDLE, END)]
     for step, true in zip([*found.steps, found.whole], (6.0, 2.0, 8.0), strict=True):
         assert step is not None and step.seconds.n == 5 and step.outcome == "costs"
@@ -98,14 +98,14 @@ def test_a_single_pair_has_no_interval_and_says_so(tmp_path: Path) -> None:
 
 
 def test_a_rung_that_cannot_be_run_is_left_out_and_its_neighbours_are_compared(tmp_path: Path) -> None:
-    plan, records = [], []
+    plan, records, why = [], [], "It is too slow here."
     for seed in (1, 2, 3):
         runs = [specification("spark", "in_loop", seed), specification("spark", "before", seed)]
         runs.append(specification("ddp", "before", seed))
-        plan += [row(runs[0]), row(runs[1], cannot_run="It is too slow here."), row(runs[2])]
+        plan += [row(runs[0]), row(runs[1], cannot_run=why), row(runs[2])]
         records += [outcome(runs[0], 50.0 + seed / 10, 1.0), outcome(runs[2], 40.0, 1.0)]
     found = only(with_ladders(campaign(tmp_path, plan, records), LADDER))
-    assert SkippedRung(MIDDLE, "impossible", "It is too slow here.") in found.skipped
+    assert SkippedRung(MIDDLE, "impossible", why) in found.skipped
     assert [(step.above, step.below) for step in found.steps] == [(START, END)] and found.whole is None
     assert found.steps[0].seconds.mean == pytest.approx(10.2)
 
@@ -120,13 +120,17 @@ def test_a_ladder_without_its_last_rung_says_so(tmp_path: Path) -> None:
                 plan.append(row(one, cannot_run="It is not here." if stack == lacking else None))
                 records += [] if stack == lacking else [outcome(one, seconds, 1.0)]
         made = campaign(tmp_path / f"lacks{lacking}", plan, records)
-        found = ladders_table(waterfalls(figures_of(with_ladders(made, {"name": "L", "rungs": rungs}))))
-        assert found.texts[-1][1] == mark
-        assert "% of the last rung measured" in [column.name for column in found.columns]
+        found = only(with_ladders(made, {"name": "L", "rungs": rungs}))
+        assert ladders_table([found]).texts[-1][1] == mark
+        assert found.complete == (not lacking)
+        # Of the last rung that was measured.
+        assert found.whole is not None and found.whole.percent is not None
+        assert found.whole.percent.mean == pytest.approx(25.0 if lacking else 20 / 30 * 100)
 
 
 def test_a_waterfall_ends_at_its_last_rung_though_a_rung_lacks_a_seed(tmp_path: Path) -> None:
     made = ladder(tmp_path, seeds=5, tokenizing_s=6.0, stack_s=2.0, noise_s=0.0)
+    remarks = ladders_table([only(made)]).after
     lost = specification("spark", "in_loop", 5)
     shutil.rmtree(made.folder / lost.run_id)
     found = only(made)
@@ -137,7 +141,8 @@ def test_a_waterfall_ends_at_its_last_rung_though_a_rung_lacks_a_seed(tmp_path: 
     assert whole.get_width() == pytest.approx(8.0)  # not 6.5, although the machine drifts by 3 s per seed
     assert tokenising.get_x() == pytest.approx(8.0)
     assert stack.get_x() + stack.get_width() == pytest.approx(0.0)
-    assert "its rungs do not all have the same seeds" in ladders_table([found]).after[-1]
+    *others, seeds = ladders_table([found]).after
+    assert others == remarks and "same seeds" in seeds
 
 
 def test_ladders_are_climbed_for_each_number_of_workers(tmp_path: Path) -> None:
@@ -173,9 +178,12 @@ def test_the_summary_says_which_steps_are_certain(tmp_path: Path) -> None:
         f'Among the ladders\' steps, Spark: 2 workers, 2 epochs: "{START}" takes {seconds.low:.2f} to '
         f'{seconds.high:.2f} s longer than "{MIDDLE}"; 1 of 2 can\'t tell.'
     ]
-    saves = analyse(ladder(tmp_path / "less", seeds=5, tokenizing_s=-4.0, stack_s=0.0, noise_s=0.1))
-    assert f'"{START}" takes 3.' in conclusions(saves)[0]
-    assert f' s less than "{MIDDLE}"' in conclusions(saves)[0]
+    less = analyse(ladder(tmp_path / "less", seeds=5, tokenizing_s=-4.0, stack_s=0.0, noise_s=0.1))
+    saved = less.waterfalls[0].steps[0].seconds
+    assert saved.low is not None and saved.high is not None and -5.0 < saved.low < saved.high < -3.0
+    (said,) = conclusions(less)
+    assert START in said and f'less than "{MIDDLE}"' in said
+    assert f"{-saved.high:.2f} to {-saved.low:.2f}" in said
 
 
 def test_the_report_shows_the_ladder_and_is_the_same_again(tmp_path: Path) -> None:
@@ -187,12 +195,12 @@ def test_the_report_shows_the_ladder_and_is_the_same_again(tmp_path: Path) -> No
     assert {"why.png", "why.svg"} <= set(written[0])
     markdown = written[0]["report.md"].decode()
     assert "## Why" in markdown and "plots/why.svg" in markdown
-    assert (
-        f'the rung "more threads" is left out. On this cluster it is the same run as "{START}".' in markdown
-    )
-    assert "## Beside the dissertation" not in markdown  # left out of campaigns with ladders
+    table = tables(made)["Why"]
+    (remark,) = table.after
+    assert "more threads" in remark and f'"{START}"' in remark and f"- {remark}\n" in markdown
+    assert not analyse(made).published  # left out of campaigns with ladders
     page = written[0]["report.html"].decode()
-    assert "data +6.00" in page and "all of it: " in page
+    assert "data +6.00" in page and table.texts[-1][1] in page and table.texts[-1][1] != START
     rows = csv.read_csv(tmp_path / "one" / "made" / "20261121T114500Z" / "figures.csv").to_pylist()
     why = {each["quantity"]: each for each in rows if each["section"] == "why"}
     first = why[f"Spark: {START} > {MIDDLE}, s"]

@@ -13,6 +13,9 @@ import pytest
 import yaml
 from pydantic import ValidationError
 
+from experiments.analysis.figures import figures_of
+from experiments.analysis.installing import Installing, RolesEffort, installing
+from experiments.campaign.campaign import Campaign
 from experiments.campaign.code_archive import launching_digest
 from experiments.campaign.stacks import FILE as STACKS_FILE
 from experiments.campaign.stacks import (
@@ -27,13 +30,15 @@ from experiments.campaign.stacks import (
 )
 from experiments.cluster.declarations import Declaration
 from experiments.cluster.provisioning import FILE as PROVISIONING_FILE
-from experiments.cluster.provisioning import Provisioning
+from experiments.cluster.provisioning import Effort, Provisioning
 from experiments.cluster.stack_facts import OFFERS, Claim, Facts, read_facts
 from experiments.console.check import faults_of
+from experiments.report.sections.organisation import NOT_RECORDED, READ_FROM_TASKS
 from experiments.report.tables import Table
 from experiments.report.writer import write_report
 from experiments.util.errors import UserError
 from experiments.util.paths import REPOSITORY
+from tests.unit.experiments.console.test_screens import kept
 from tests.unit.experiments.made_up_records import STARTED, campaign, planned, quick, record
 from tests.unit.experiments.made_up_workplace import Workplace
 from tests.unit.experiments.report.drawn import tables
@@ -97,7 +102,7 @@ def test_facts_that_are_not_whole_are_refused_with_their_place(tmp_path: Path) -
     (tmp_path / "meta").mkdir()
     assert read_facts(tmp_path) is None
     (tmp_path / "meta" / "facts.yml").write_text("title: Made up\nstands_on: []\n")
-    with pytest.raises(UserError, match=r"facts.yml is not valid: using: is missing; offers: is missing"):
+    with pytest.raises(UserError, match=r"facts\.yml\b.*\busing:.*\boffers:"):
         read_facts(tmp_path)
 
 
@@ -111,7 +116,7 @@ def test_lines_of_code_are_counted_without_words_about_them(tmp_path: Path) -> N
     assert code_lines(tmp_path / "none.py") is None
     assert added(["a", "b"], ["a", "x", "b", "y"]) == 2 and added(["a"], ["a"]) == 0
     file.write_text("def (")
-    with pytest.raises(UserError, match=r"launcher.py, line 1: not Python"):
+    with pytest.raises(UserError, match=r"launcher\.py\b.*\b1:"):
         code_lines(file)
 
 
@@ -182,12 +187,28 @@ def keep(folder: Path, setup: Setup) -> None:
         (folder / PROVISIONING_FILE).write_text(setup.provisioning.model_dump_json())
 
 
-def table(made: Any, title: str) -> Table:
+def table(made: Campaign, title: str) -> Table:
     return tables(made)[title]
 
 
-def rows(made: Any, title: str, columns: int = 1) -> dict[tuple[str, ...], list[str]]:
+def rows(made: Campaign, title: str, columns: int = 1) -> dict[tuple[str, ...], list[str]]:
     return {tuple(row[:columns]): row[columns:] for row in table(made, title).texts}
+
+
+def drawn(found: Table) -> str:
+    """A table with all that is said around it, to compare with a kept one."""
+    heads = [column.name for column in found.columns]
+    lines = [found.title, found.before, *(" | ".join(row) for row in (heads, *found.texts)), *found.after]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def efforts(made: Campaign) -> Installing:
+    return installing(figures_of(made))
+
+
+def seconds(made: Campaign) -> list[list[float | str | None]]:
+    """What is shown of seconds, by stack: the roles' own (in all, master, worker), then of those below."""
+    return [[each.value for each in row[1:]] for row in table(made, NEEDS).cells if "seconds" in row[0].main]
 
 
 TWO = Stacks(stacks={"ddp": made_up("ddp"), "spark": made_up("spark", "built in")})
@@ -197,31 +218,38 @@ OFFERED = "What each stack offers"
 
 def test_what_a_campaign_did_not_keep_is_said_to_be_not_recorded(tmp_path: Path) -> None:
     made = quick(tmp_path)
-    assert rows(made, NEEDS) == {("all",): ["not recorded: the campaign began before campaigns kept this"]}
+    (only,) = table(made, NEEDS).texts
+    assert only[0] == "all" and only[1].startswith(NOT_RECORDED)
+    assert not {USING, OFFERED} & set(tables(made))
     keep(made.folder, Setup(stacks=TWO))
-    assert rows(made, NEEDS)["seconds in provisioning",] == ["not recorded"] * 2
+    assert {each.own for each in efforts(made).stacks.values()} == {RolesEffort(None, None, None)}
+    assert seconds(made) == [[NOT_RECORDED] * 2] * 6
 
 
 def test_what_a_stack_needs_is_shown_with_what_provisioning_took(tmp_path: Path) -> None:
     made = quick(tmp_path)
     keep(made.folder, Setup(stacks=TWO, provisioning=provisioned()))
-    found = rows(made, NEEDS)
-    assert found["packages",] == ["2: java; p (on the master)"] * 2
-    assert found["services",] == ["1: s (on the master)"] * 2 and found["files",] == ["1: /c"] * 2
-    assert found["ports",][1] == "2: 80 (spark_web, local), 7077 (spark_port)"
-    assert found["its role, and those that it called",] == ["not recorded", "spark, ground"]
+    found = efforts(made)
+    ddp, spark = found.stacks["ddp"], found.stacks["spark"]
     # With the roles that it called; work of another stack's role does not count.
-    assert found["seconds in provisioning",] == ["not recorded", "14.0 (5 tasks, 3 changes)"]
-    assert found["seconds on the master",] == ["not recorded", "9.0 (4 tasks, 2 changes)"]
-    assert found["seconds on the slowest worker",] == ["not recorded", "4.0 (2 tasks, 0 changes)"]
-    assert found["their seconds in provisioning",] == ["3.0 (4 tasks, 0 changes)"] * 2
-    assert found["their seconds on the master",] == ["9.0 (4 tasks, 0 changes)"] * 2
-    after = table(made, NEEDS).after
-    assert any("in 90 s for all nodes, with 5 changes" in each for each in after)
-    assert any("none of these stacks: base." in each for each in after)
-    assert not any("It changed nothing" in each for each in after)
+    assert (ddp.roles, ddp.own) == ([], RolesEffort(None, None, None))
+    assert (spark.roles, spark.own) == (
+        ["spark", "ground"],
+        RolesEffort(
+            altogether=Effort(tasks=5, changes=3, seconds=14.0),
+            on_master=Effort(tasks=4, changes=2, seconds=9.0),
+            on_slowest_worker=Effort(tasks=2, changes=0, seconds=4.0),
+        ),
+    )
+    assert spark.below == ddp.below
+    assert spark.below.altogether == Effort(tasks=4, changes=0, seconds=3.0)
+    assert spark.below.on_master == Effort(tasks=4, changes=0, seconds=9.0)
+    assert seconds(made) == [*([NOT_RECORDED, own] for own in (14, 9, 4)), *([own] * 2 for own in (3, 9, 4))]
+    assert (found.shared, found.changes) == (["base"], 5)
+    assert drawn(table(made, NEEDS)) == kept("needs.txt")
     quiet = provisioned(roles=[])
     keep(made.folder, Setup(provisioning=quiet))
+    assert efforts(made).changes == 0
     assert any("It changed nothing on the nodes" in each for each in table(made, NEEDS).after)
 
 
@@ -232,9 +260,9 @@ def test_a_record_of_schema_1_says_nothing_by_node(tmp_path: Path) -> None:
     for role in old["roles"]:
         del role["tasks_by_host"], role["seconds_by_host"]
     keep(made.folder, Setup(stacks=TWO, provisioning=Provisioning.model_validate(old)))
-    found = rows(made, NEEDS)
-    assert found["seconds in provisioning",] == ["not recorded", "14.0 (5 tasks, 3 changes)"]
-    assert found["seconds on the master",] == found["seconds on the slowest worker",] == ["not recorded"] * 2
+    own = efforts(made).stacks["spark"].own
+    assert own == RolesEffort(Effort(tasks=5, changes=3, seconds=14.0), None, None)
+    assert seconds(made)[:3] == [[NOT_RECORDED, 14.0], [NOT_RECORDED] * 2, [NOT_RECORDED] * 2]
 
 
 def test_what_was_read_from_tasks_is_shown_and_said_to_be(tmp_path: Path) -> None:
@@ -256,11 +284,16 @@ def test_what_was_read_from_tasks_is_shown_and_said_to_be(tmp_path: Path) -> Non
     (made.folder / STACKS_FILE).write_text(json.dumps(old))
     found = rows(made, NEEDS)
     assert found["packages",] == ["1: p", "not declared"] and found["files",][0] == "1: /etc/c"
-    assert found["ports",][0] == "1: 5432 (a_port, b_port)"
-    assert "was read from the tasks" in table(made, NEEDS).before
+    read = read_setup(made.folder).stacks
+    assert read is not None and not read.declared_by_roles and READ_FROM_TASKS in table(made, NEEDS).before
+    declares = read.stacks["ddp"].declares
+    assert declares is not None
+    (listens,) = declares.master.ports
+    assert (listens.default, listens.port) == (5432, "a_port, b_port")
+    assert f"{listens.default} ({listens.port})" in found["ports",][0]
     del stacks["ddp"]["launcher"]
     (made.folder / STACKS_FILE).write_text(json.dumps(old))
-    with pytest.raises(UserError, match=r"stacks.json is not valid"):
+    with pytest.raises(UserError, match=r"stacks\.json\b.*\bschema 1"):
         read_setup(made.folder)
 
 
@@ -272,15 +305,8 @@ def test_what_using_takes_is_counted_from_a_run_of_this_campaign(tmp_path: Path)
     plan = [planned("ddp", 1), planned("ddp", 2), planned("spark", 1)]
     made = campaign(tmp_path, plan, records)
     keep(made.folder, Setup(stacks=TWO))
-    found = rows(made, USING, 2)
-    assert found["ddp", "commands for a run with 2 workers"] == ["2, of 3 words", records[1].run_id]
-    assert found["ddp", "log files of a run with 2 workers"][0] == "2: worker1.log, worker2.log"
-    assert found["ddp", "lines of its launcher"] == ["10", "training/launchers/ddp.py"]
-    assert found["spark", "lines of its launcher"][0] == "10, 7 of them not in ddp's"
-    assert found["ddp", "to start a run"][1] == "the records: launch.command"
-    # Spark has no run, and so no figures.
-    assert found["spark", "to start a run"][1].startswith("not measured here")
-    assert found["spark", "commands for a run"] == ["\N{EN DASH}", "not measured here"]
+    # Counts come from the run with the most workers. Spark has no run, and so no figures.
+    assert drawn(table(made, USING)).replace(records[1].run_id, "RUN") == kept("using.txt")
 
 
 def test_what_is_offered_is_shown_or_marked(tmp_path: Path) -> None:
@@ -292,9 +318,11 @@ def test_what_is_offered_is_shown_or_marked(tmp_path: Path) -> None:
     keep(made.folder, Setup(stacks=Stacks(stacks=stacks)))
     found = rows(made, OFFERED, 2)
     assert len(found) == 2 * len(OFFERS)
-    assert found["Fault tolerance", "ddp"][2] == "not shown: nobody tried"
-    assert found["Fault tolerance", "spark"][2] == "test 1, against a mock"
-    assert table(made, OFFERED).after == ["Test 1: tests/unit/test_a.py::test_b"]
+    unshown, by_a_test = (found["Fault tolerance", stack][2] for stack in stacks)
+    assert unshown.startswith("not shown") and unshown.endswith("nobody tried")
+    assert "test 1" in by_a_test and "a mock" in by_a_test and "not shown" not in by_a_test
+    (named,) = table(made, OFFERED).after
+    assert named.startswith("Test 1:") and named.endswith(" tests/unit/test_a.py::test_b")
 
 
 def test_the_same_campaign_gives_the_same_bytes_with_all_that_it_keeps(tmp_path: Path) -> None:
@@ -309,12 +337,12 @@ def test_the_same_campaign_gives_the_same_bytes_with_all_that_it_keeps(tmp_path:
     assert "spark-defaults.conf" in texts[0][0].decode()
 
 
-@pytest.mark.parametrize("name", [STACKS_FILE, PROVISIONING_FILE])
-def test_what_is_damaged_of_it_is_named(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize(("name", "missing"), [(STACKS_FILE, "stacks"), (PROVISIONING_FILE, "inventory")])
+def test_what_is_damaged_of_it_is_named(tmp_path: Path, name: str, missing: str) -> None:
     made = quick(tmp_path)
     (made.folder / name).write_text("{}")
     (fault,) = faults_of(made.folder)
-    assert f"{made.folder / name} is not valid" in fault
+    assert str(made.folder / name) in fault and f" {missing}: " in fault
 
 
 def test_what_a_role_says_of_itself_launches_nothing(tmp_path: Path) -> None:
@@ -375,13 +403,15 @@ def test_a_campaign_keeps_the_newest_record_of_its_cluster_and_goes_on_after_ano
     assert kept["stacks"]["plain"]["declares"]["master"]["packages"] == ["plain"]
     assert kept["stacks"]["slow"] == {"declares": None, "facts": None, "launcher": None}
     # Its provisioning is not part of a campaign's identity.
+    done = workplace.records()
+    assert [each.status for each in done.values()] == ["ok"]
     (folder / "20261108T000000Z.json").write_text(fitting.model_dump_json())
     status, output = workplace.run("run", "small", *only)
-    assert status == 0 and "Everything is done already" in output
-    assert workplace.campaigns() == [made]
+    assert status == 0, output
+    assert workplace.campaigns() == [made] and workplace.records() == done
     assert not [fault for fault in workplace.faults() if "provisioning" in fault or "stacks.json" in fault]
 
     (folder / "20261109T000000Z.json").write_text("{}")
     status, output = workplace.run("run", "small", "--new", *only)
-    assert status == 2 and "20261109T000000Z.json is not valid" in output
+    assert status == 2 and "20261109T000000Z.json" in output
     assert workplace.campaigns() == [made]

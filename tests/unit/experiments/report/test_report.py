@@ -22,11 +22,13 @@ from experiments.campaign.plan import PlannedRun
 from experiments.report.formats import CHANGE, COUNT, MINUS, P_VALUE, PERCENT, RATIO, Format, Value
 from experiments.report.sections.conclusions import conclusions
 from experiments.report.sections.hardware import gpus_table
+from experiments.report.sections.phases import TITLE as PHASES
 from experiments.report.sections.times import TITLE as TIMES
 from experiments.report.verdict_words import corrected_text, verdict
 from experiments.report.writer import write_report
 from experiments.util.paths import REPOSITORY
 from tests.unit.experiments.analysis.test_figures import of_specification
+from tests.unit.experiments.console.test_screens import kept
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record, seeds, spec, with_batches
 from tests.unit.experiments.report.drawn import rows, tables
 
@@ -99,8 +101,10 @@ def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path)
     efficiency = f"{at * 50:.0f} % ({low * 50:.0f} to {high * 50:.0f})"
     first = rows(shown[TIMES])
     assert [first[1][name] for name in ("speed-up", "efficiency")] == [speed_up, efficiency]
-    said = f"2 workers train {low:.2f} to {high:.2f} times as fast as one on ddp"
-    assert f"{said} ({low * 50:.0f} to {high * 50:.0f} %), from 3 seeds each" in conclusions(analyse(made))[1]
+    analysis = analyse(made)
+    said = conclusions(analysis)[1]
+    assert f"{low:.2f} to {high:.2f}" in said and f"({low * 50:.0f} to {high * 50:.0f} %)" in said
+    assert "3 seeds" in said and "ddp" in said
     here = {
         (row["stack"], row["workers"], row["quantity"]): row["here"]
         for row in rows(shown["Beside the dissertation"])
@@ -108,12 +112,16 @@ def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path)
     assert here["ddp", "2", "speed-up"] == speed_up
     assert here["ddp", "2", "efficiency, %"] == efficiency.replace(" %", "")
     over = ends(times["spark", 1], times["ddp", 1])
-    assert here["spark", "1", "time over DDP's"] == f"{over[0]:.2f} ({over[1]:.2f} to {over[2]:.2f})"
+    beside = {each.tables: each for each in analysis.published if (each.stack, each.workers) == ("spark", 1)}
+    ratio, beyond = beside["5.7",], beside["5.9",]
+    assert (ratio.here, ratio.low, ratio.high) == pytest.approx(over)
     # (5, 5, 7) s per epoch: 5.67 ± 4.3027 x 1.1547 / √3.
-    assert here["spark", "1", "seconds per epoch beyond DDP's"] == "5.67 (2.80 to 8.54)"
+    assert (beyond.here, beyond.low, beyond.high) == pytest.approx((5.67, 2.80, 8.54), abs=0.005)
+    for each in (ratio, beyond):
+        assert here["spark", "1", each.quantity] == f"{each.here:.2f} ({each.low:.2f} to {each.high:.2f})"
     whole = ends(*(tuple(each + 10 for each in times[stack, 1]) for stack in ("spark", "ddp")))
     told = [f"{(each - 1) * 100:+.1f}" for each in whole]
-    assert first[2]["total_s over ddp"] == f"{told[0]} % ({told[1]} to {told[2]})"
+    assert f"{told[0]} % ({told[1]} to {told[2]})" in first[2].values()
     written = {path.name: path for path in write_report(made)}
     exported = csv.read_csv(written["figures.csv"]).to_pylist()
     figures = {(row["section"], row["stack"], row["quantity"]): row for row in exported}
@@ -135,21 +143,15 @@ def test_more_workers_that_bring_nothing_are_not_said_to(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("batches", "said"),
-    [
-        ({1: 32}, ""),
-        ({2: 32}, ""),
-        ({1: 32, 2: 16}, " The workers of a run share one batch, so the number of steps does not depend on "),
-        ({1: 32, 2: 32}, " Several workers process several batches at once, so they take fewer steps: "),
-    ],
+    ("batches", "same"), [({1: 32}, None), ({2: 32}, None), ({1: 32, 2: 16}, True), ({1: 32, 2: 32}, False)]
 )
 def test_only_a_matrix_with_several_numbers_of_workers_says_what_becomes_of_the_steps(
-    tmp_path: Path, batches: dict[int, int], said: str
+    tmp_path: Path, batches: dict[int, int], same: bool | None
 ) -> None:
     made = with_batches(tmp_path, [("ddp", workers, 2, batch, [50.0]) for workers, batch in batches.items()])
     (remark,) = [each for each in tables(made)[TIMES].after if each.startswith("Speed-up: ")]
-    assert f"with the same number of epochs.{said}" in remark
-    assert ("steps" in remark) == bool(said)
+    assert figures_of(made).same_steps is same
+    assert ("steps" in remark) == (same is not None) and ("fewer steps" in remark) == (same is False)
 
 
 def test_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
@@ -157,8 +159,11 @@ def test_seeds_give_a_mean_and_a_spread(tmp_path: Path) -> None:
     made = campaign(
         tmp_path, plan, [record("ddp", 1, train, 80.0, seed) for seed, train in ((1, 50.0), (2, 54.0))]
     )
-    (row,) = rows(tables(made)[TIMES])
-    assert (row["train_s"], row["runs"], row["weights"]) == ("52.0 ± 2.8", "2 of 3", "2 seeds")
+    (row,) = tables(made)[TIMES].cells
+    (train,) = [each for each in row if each.value == 52.0]
+    assert train.spread == pytest.approx(math.sqrt(8))
+    (shown,) = rows(tables(made)[TIMES])
+    assert (shown["runs"].split()[::2], shown["weights"]) == (["2", "3"], "2 seeds")
     (missing,) = figures_of(made).not_run
     assert (missing.run.run_id, missing.reason) == (plan[2].run_id, "not yet")
 
@@ -169,18 +174,19 @@ def test_gpus_are_shown_and_a_run_that_throttled_is_marked(tmp_path: Path) -> No
     plain = record("ddp", 1, 50.0, 62.0)
     ranks = [rank.model_dump() | {"gpu": seen} for rank in plain.ranks]
     made = campaign(tmp_path, [planned("ddp", 1)], [record("ddp", 1, 50.0, 62.0, ranks=ranks)])
-    assert rows(tables(made)[TIMES])[0]["runs"] == "1 of 1, 1 throttled"
-    (row,) = rows(gpus_table(figures_of(made).counting))
-    assert (row["use, %"], row["throttled"]) == ("91", "power cap 25 %")
-    assert row["SM clock, MHz (lowest)"] == "1410 (1200)"
+    assert rows(tables(made)[TIMES])[0]["runs"].endswith(" 1 throttled")
+    gpus = gpus_table(figures_of(made).counting)
+    (row,) = rows(gpus)
+    assert row["use, %"] == "91" and "power cap" in row["throttled"] and "25 %" in row["throttled"]
+    assert Value(1410.0, note="1200") in gpus.cells[0]  # the clock's mean and its lowest
     assert row["energy, J"] == "\N{EN DASH}"  # not reported, so not made up
     for path in write_report(made)[:2]:
-        assert "The GPUs during training" in path.read_text(encoding="utf-8")
-    assert "The GPUs during training" not in write_report(quick(tmp_path / "cpu"))[0].read_text("utf-8")
+        assert gpus.title in path.read_text(encoding="utf-8")
+    assert gpus.title not in write_report(quick(tmp_path / "cpu"))[0].read_text("utf-8")
 
 
 def test_the_newest_attempt_that_is_ok_counts_and_the_others_are_listed(tmp_path: Path) -> None:
-    failed: dict[str, Any] = {"status": "failed", "reason": "A | pipe and <b>markup</b>.", "phases": None}
+    failed: dict[str, Any] = {"status": "failed", "reason": "A|<b>B</b>", "phases": None}
     records = [
         record("ddp", 1, 10, 20, attempt=1, **failed),
         record("ddp", 1, 11, 20, attempt=2),
@@ -196,10 +202,12 @@ def test_the_newest_attempt_that_is_ok_counts_and_the_others_are_listed(tmp_path
         (records[0].run_id, 4),
         (records[4].run_id, 1),
     ]
+    (missing,) = figures.not_run
+    assert (missing.reason, missing.last) == ("not ok", records[4])
+    # With each of the three attempts, and with the run that has no result.
     markdown, page = (path.read_text() for path in write_report(made)[:2])
-    assert r"A \| pipe and &lt;b>markup&lt;/b>." in markdown
-    assert "A | pipe and &lt;b&gt;markup&lt;/b&gt;." in page
-    assert "No attempt is ok; the last one failed: " in markdown
+    assert markdown.count(r"A\|&lt;b>B&lt;/b>") == 3 + 1
+    assert page.count("A|&lt;b&gt;B&lt;/b&gt;") == 3 + 1
 
 
 def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
@@ -211,14 +219,14 @@ def test_the_same_records_give_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_markdown_tables_are_whole(tmp_path: Path) -> None:
-    plan = [planned("ddp", 1), planned("spark", 1, cannot_run="Spark is not here.")]
+    plan = [planned("ddp", 1), planned("spark", 1, cannot_run="No Spark.")]
     markdown = write_report(campaign(tmp_path, plan, [record("ddp", 1, 50, 60)]))[0].read_text()
     tables = re.findall(r"(?:^\|.*\n)+", markdown, re.MULTILINE)
     assert len(tables) >= 5
     for table in tables:
         widths = {line.replace(r"\|", "").count("|") for line in table.splitlines()}
         assert len(widths) == 1, table
-    assert "Spark is not here." in markdown and "single run" in markdown and "not comparable" in markdown
+    assert "No Spark." in markdown and "single run" in markdown and "not comparable" in markdown
     assert "\n\n\n" not in markdown
 
 
@@ -277,9 +285,8 @@ def test_figure_5_1_shows_the_runs_that_stand_for_the_dissertations_20_epochs(
 ) -> None:
     made = with_batches(tmp_path, [("ddp", 1, epochs, 32, [10.0 * epochs]) for epochs in lengths])
     svg = next(path for path in write_report(made) if path.name == "times.svg").read_text(encoding="utf-8")
-    assert (
-        f"<!-- here, {drawn} epochs -->" in svg and "<!-- the dissertation, 20 epochs (figure 5.1) -->" in svg
-    )
+    titles = re.findall(r"<!-- .*?(\w+), (\d+) epochs", svg)
+    assert titles == [("here", str(drawn)), ("dissertation", "20")]
 
 
 def test_every_run_is_a_dot_in_figure_5_1_and_an_outlier_is_seen(tmp_path: Path) -> None:
@@ -318,13 +325,13 @@ def test_cells_that_differ_in_a_setting_are_told_apart(tmp_path: Path) -> None:
         "batch_per_worker 64",
     }
     svg = paths["times.svg"].read_text(encoding="utf-8")
-    assert "only batch_per_worker 16 -->" in svg and "batch_per_worker 64" not in svg
+    assert "batch_per_worker 16" in svg and "batch_per_worker 64" not in svg
 
 
 def test_a_setting_that_goes_with_the_number_of_workers_is_not_left_out_of_figure_5_1(tmp_path: Path) -> None:
     made = with_batches(tmp_path, [("ddp", 1, 2, 32, [20.0]), ("ddp", 2, 2, 16, [12.0])])
     svg = next(path for path in write_report(made) if path.name == "times.svg").read_text(encoding="utf-8")
-    assert svg.count("<!-- n=1 -->") == 2 and "only" not in svg
+    assert svg.count("n=1 -->") == 2 and "only" not in svg
 
 
 @pytest.mark.parametrize(
@@ -386,9 +393,12 @@ def test_one_pair_claims_nothing(tmp_path: Path) -> None:
     analysis = analyse(quick(tmp_path))
     assert {each.outcome for each in analysis.comparisons} == {"single"}
     times, workers = conclusions(analysis)
-    assert "no difference in training time is claimed" in times
-    assert "2 workers train 1.56 times as fast as one on ddp (78 %)" in workers
-    assert "from single runs; the training problem differs" in workers
+    assert not re.search(r"\d", times)
+    found = {cell.stack: cell.speed_up for cell in analysis.figures.cells if cell.speed_up is not None}
+    assert {(ratio.n, ratio.low, ratio.high) for ratio in found.values()} == {(1, None, None)}
+    assert found["ddp"].ratio == pytest.approx(50 / 32) and "1.56" in workers and "(78 %)" in workers
+    assert "single runs" in workers
+    assert analysis.figures.same_steps is False and "fewer steps" in workers
 
 
 def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path: Path) -> None:
@@ -403,29 +413,27 @@ def test_the_summary_tells_cells_apart_and_says_what_it_does_not_claim(tmp_path:
         ("spark", 1, 2, 64, [98.0, 103.0, 101.0]),
         ("spark", 1, 10, 16, [510.0]),
     ]
-    _settings, times, workers = conclusions(analyse(with_batches(tmp_path, cells_made)))
-    assert "spark with 1 worker and batch_per_worker 16 can't be told apart from it (" in times
-    assert (
-        " times; not significant among 2 comparisons); spark with 1 worker and batch_per_worker 64 " in times
-    )
-    assert times.count("not significant") == 1
-    assert times.endswith("from 3 pairs of runs each. 1 more comparison with a single pair can't tell.")
-    assert "1.67 times as fast as one on ddp with batch_per_worker 16 (83 to 83 %); 2 workers" in workers
-    lengths = [
+    mixed = analyse(with_batches(tmp_path / "mixed", cells_made))
+    assert [each.outcome for each in mixed.comparisons] == ["open", "open", "single"]
+    first, second = (each.ratio for each in mixed.comparisons[:2])
+    assert first.low is not None and second.low is not None and first.low > 1 > second.low
+    cells_made = [
         (stack, workers, epochs, 32, [time * epochs + seed / 100 for seed in (1, 2)])
         for stack, time in (("ddp", 10.0), ("spark", 20.0))
         for workers in (1, 2)
         for epochs in (2, 10)
     ]
-    times, workers = conclusions(analyse(with_batches(tmp_path / "lengths", lengths)))
-    assert times.startswith("Training, against ddp: spark with 1 worker and 2 epochs takes 2.00 to 2.00")
+    lengths = analyse(with_batches(tmp_path / "lengths", cells_made))
+    assert {each.outcome for each in lengths.comparisons} == {"longer"}
     # Lengths with the same outcome share a clause, with the outer ends of their intervals.
-    assert "one on spark with 2 or 10 epochs (" in workers and workers.count("on spark") == 1
-    made = [("ddp", 1, epochs, 32, [10.0 * epochs] * 3) for epochs in (2, 10)]
-    made += [("spark", 1, 2, 32, [19.0, 20.0, 21.0]), ("spark", 1, 10, 32, [96.0, 100.0, 104.0])]
-    times = conclusions(analyse(with_batches(tmp_path / "alike", made)))[0]
-    said = "spark with 1 worker and 2 or 10 epochs can't be told apart from it (0.88 to 1.13 times), from"
-    assert said in times
+    assert conclusions(lengths)[1].count("on spark") == 1
+    cells_made = [("ddp", 1, epochs, 32, [10.0 * epochs] * 3) for epochs in (2, 10)]
+    cells_made += [("spark", 1, 2, 32, [19.0, 20.0, 21.0]), ("spark", 1, 10, 32, [96.0, 100.0, 104.0])]
+    alike = analyse(with_batches(tmp_path / "alike", cells_made))
+    assert {each.outcome for each in alike.comparisons} == {"open"}
+    assert conclusions(alike)[0].count("spark") == 1
+    said = "\n\n".join("\n".join(conclusions(each)) for each in (mixed, lengths, alike))
+    assert f"{said}\n" == kept("summary.txt")
 
 
 @pytest.mark.parametrize(
@@ -468,16 +476,16 @@ def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
     assert found.outcome == "shorter" and found.ratio.n == 3
     assert found.ratio.ratio == pytest.approx(0.801, abs=0.001)
     # The summary does not mention comparisons that the matrix does not ask for.
-    said = f"takes {found.ratio.low:.2f} to {found.ratio.high:.2f} times as long as allreduce"
-    assert conclusions(analysis) == [
-        f"Among the comparisons of settings, gradient_sync bf16 {said} (ddp, workers 2, epochs 2)."
-    ]
+    (said,) = conclusions(analysis)
+    assert said.index("bf16") < said.index(f"{found.ratio.low:.2f} to {found.ratio.high:.2f}")
+    assert said.index("bf16") < said.index("allreduce")
     csv = next(path for path in write_report(made) if path.name == "figures.csv").read_text()
-    assert "gradient_sync bf16 over allreduce" in csv
+    assert f"{found.axis} {found.value} over {found.first}" in csv
     table = tables(made)["What the settings change"]
-    assert rows(table)[0]["where"] == "ddp, workers 2, epochs 2"
+    where = rows(table)[0]["where"]
+    assert where.split(", ") == ["ddp", "workers 2", "epochs 2"] and where in said
     assert not table.after  # both were in every block
-    assert "What the settings change" not in tables(quick(tmp_path / "quick"))
+    assert table.title not in tables(quick(tmp_path / "quick"))
 
 
 def test_settings_of_the_cluster_are_of_different_blocks_and_the_table_says_so(tmp_path: Path) -> None:
@@ -492,7 +500,7 @@ def test_settings_of_the_cluster_are_of_different_blocks_and_the_table_says_so(t
             axes = {"stack": "ddp", "workers": 2, "epochs": 2, "link_rate": rate, "seed": seed}
             plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
     (remark,) = tables(campaign(tmp_path, plan, records))["What the settings change"].after
-    assert remark.startswith("Runs that differ in link_rate are in different blocks")
+    assert "link_rate" in remark and "blocks" in remark
 
 
 def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
@@ -508,7 +516,7 @@ def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
     ):
         assert [found[key][name] for name in shown][: len(expected)] == expected
     assert {(row["epochs"], row["epochs there"]) for row in found.values()} == {("2", "20")}
-    assert any("34.00 s per epoch" in remark for remark in table.after)
+    assert any("34.00 s" in remark for remark in table.after)
 
 
 def test_of_two_lengths_each_stands_for_one_of_the_dissertations(tmp_path: Path) -> None:
@@ -603,11 +611,11 @@ def test_every_figure_says_from_how_many_runs_it_comes(tmp_path: Path) -> None:
     from pyarrow import csv
 
     made = seeds(tmp_path, 1.2, 0.01)
-    assert [row["runs"] for row in rows(tables(made)["Where the time goes"])] == ["5", "5"]
+    assert [row["runs"] for row in rows(tables(made)[PHASES])] == ["5", "5"]
     paths = {path.name: path for path in write_report(made)}
     exported = csv.read_csv(paths["figures.csv"]).to_pylist()
     assert exported and all(row["runs"] == (1 if row["section"] == "runs" else 5) for row in exported)
     # Matplotlib writes text as paths, and the text itself as a comment before them.
-    assert paths["times.svg"].read_text(encoding="utf-8").count("<!-- n=5 -->") == 2 + 2
+    assert paths["times.svg"].read_text(encoding="utf-8").count("n=5 -->") == 2 + 2
     for name in ("phases.svg", "curves.svg"):
-        assert paths[name].read_text(encoding="utf-8").count("2 e, n=5 -->") == 2, name
+        assert paths[name].read_text(encoding="utf-8").count(" n=5 -->") == 2, name

@@ -16,7 +16,7 @@ from experiments.campaign.plan import PlannedRun
 from experiments.records.record import Record
 from experiments.report.export_rows import export_rows
 from experiments.report.formats import NOTHING
-from experiments.report.sections.resource_use import resource_use_table
+from experiments.report.sections.resource_use import HEADS, PARTS, resource_use_table
 from experiments.report.tables import Table
 from experiments.report.writer import write_report
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record
@@ -46,9 +46,16 @@ def made(results: Path, *records: Record) -> Campaign:
 
 
 def table_of(of: Campaign) -> tuple[Table, list[dict[str, str]]]:
-    """The table, and its rows by column name."""
+    """The table, and its rows by column, those of figures by the name of their quantity."""
     table = resource_use_table(resource_use(figures_of(of).cells))
-    return table, rows(table)
+    quantities = {head: name for name, head in HEADS.items()}
+    return table, [{quantities.get(name, name): text for name, text in row.items()} for row in rows(table)]
+
+
+def remark_with(table: Table, words: str) -> str:
+    """The one remark below the table that contains these words."""
+    (remark,) = (remark for remark in table.after if words in remark)
+    return remark
 
 
 def test_a_ring_sends_less_than_twice_the_gradients() -> None:
@@ -65,13 +72,13 @@ def test_ranks_are_averaged_and_the_most_memory_counts(tmp_path: Path) -> None:
         network={"namespace": "net:[4026532416]"},
     )
     table, (row,) = table_of(made(tmp_path, told("ddp", 2, [rank_use(), other])))
-    assert table.title == "What the runs used"
-    assert (row["CPU s per rank"], row["of one core, %"]) == ("33.0", "82")  # 38 s and 28 s out of 40 s
-    assert row["peak memory, MB"] == "900"
+    # 38 s and 28 s out of 40 s.
+    assert (row["cpu_s_per_rank"], row["cpu_share_of_one_core"]) == ("33.0", "82")
+    assert row["peak_memory_mb"] == "900"
     # 500 MB sent from each of two namespaces over eth0 in 250 steps; docker0 is not counted.
-    assert (row["sent per rank and step, MB"], row["received per rank and step, MB"]) == ("2.00", "1.00")
-    assert row["gradients alone, in theory, MB"] == f"{PARAMETERS * 4 / 2**20:.2f}" == "16.67"
-    assert any("Interfaces: ddp eth0." in remark for remark in table.after)
+    assert (row["sent_mb_per_rank_and_step"], row["received_mb_per_rank_and_step"]) == ("2.00", "1.00")
+    assert row["gradients_mb_per_rank_and_step_in_theory"] == f"{PARAMETERS * 4 / 2**20:.2f}" == "16.67"
+    assert "docker0" not in remark_with(table, "ddp eth0.")
     assert any("by getrusage." in remark for remark in table.after)
 
 
@@ -96,10 +103,9 @@ def test_gradients_that_are_sent_rounded_take_half_and_a_setting_is_named(tmp_pa
     ]
     of = campaign(tmp_path, plan, [full, rounded])
     _, found = table_of(of)
-    assert [(row["stack"], row["gradients alone, in theory, MB"]) for row in found] == [
-        ("ddp, gradient_sync allreduce", "16.67"),
-        ("ddp, gradient_sync bf16", "8.33"),
-    ]
+    assert [
+        (row["stack"].rpartition(", ")[2], row["gradients_mb_per_rank_and_step_in_theory"]) for row in found
+    ] == [("gradient_sync allreduce", "16.67"), ("gradient_sync bf16", "8.33")]
     settings = {row["setting"] for row in export_rows(analyse(of)) if row["section"] == "usage"}
     assert settings == {"gradient_sync allreduce", "gradient_sync bf16"}
 
@@ -108,9 +114,9 @@ def test_ranks_of_one_namespace_share_its_traffic(tmp_path: Path) -> None:
     # Two ranks on one node both read its counters, the second a moment later.
     late = rank_use(network={"interfaces": {"eth0": {"sent_bytes": 502 * 2**20, "received_bytes": 0}}})
     _, (row,) = table_of(made(tmp_path, told("ddp", 2, [rank_use(), late], node="worker1")))
-    assert row["sent per rank and step, MB"] == f"{501 / 2 / 250:.2f}" == "1.00"
+    assert row["sent_mb_per_rank_and_step"] == f"{501 / 2 / 250:.2f}" == "1.00"
     apart = made(tmp_path / "apart", told("ddp", 2, [rank_use(), late]))  # same namespace name, other node
-    assert table_of(apart)[1][0]["sent per rank and step, MB"] == f"{1002 / 2 / 250:.2f}" == "2.00"
+    assert table_of(apart)[1][0]["sent_mb_per_rank_and_step"] == f"{1002 / 2 / 250:.2f}" == "2.00"
 
 
 def test_a_machine_is_counted_once_however_many_ranks_it_has(tmp_path: Path) -> None:
@@ -119,9 +125,9 @@ def test_a_machine_is_counted_once_however_many_ranks_it_has(tmp_path: Path) -> 
         energy={"cpu_j": 3000.0, "trouble": None}, machine={"id": "another", "stolen_s": 8.0}
     )
     (row,) = table_of(made(tmp_path / "one", told("ddp", 2, [one, same])))[1]
-    assert (row["CPU energy, J"], row["stolen, s"]) == ("1005", "4.0")
+    assert (row["cpu_energy_j"], row["stolen_s_per_machine"]) == ("1005", "4.0")
     _, (row,) = table_of(made(tmp_path / "two", told("ddp", 2, [one, elsewhere])))
-    assert (row["CPU energy, J"], row["stolen, s"]) == ("4000", "6.0")
+    assert (row["cpu_energy_j"], row["stolen_s_per_machine"]) == ("4000", "6.0")
     assert MACHINE != "another"
 
 
@@ -132,9 +138,10 @@ def test_runs_are_averaged_and_those_that_do_not_tell_are_said(tmp_path: Path) -
     old = record("ddp", 1, 40.0, 50.0, 3)  # from before resource use was recorded
     of = made(tmp_path, *records, old)
     table, (row,) = table_of(of)
-    assert (row["runs"], row["CPU s per rank"]) == ("2", "34.0")
-    assert row["CPU energy, J"] == "2000 (of 1)"
-    assert f"CPU energy can't be measured, or only in part, on ddp with 1 worker: {NO_RAPL}" in table.after
+    assert (row["runs"], row["cpu_s_per_rank"]) == ("2", "34.0")
+    assert row["cpu_energy_j"] == "2000 (of 1)"
+    lacking = remark_with(table, f": {NO_RAPL}")
+    assert lacking.startswith(PARTS["energy"]) and "ddp" in lacking and "1 worker:" in lacking
     estimate = resource_use(figures_of(of).cells)[0].found["cpu_s_per_rank"]
     assert estimate is not None and estimate.n == 2 and estimate.sd == pytest.approx(8**0.5)
 
@@ -145,14 +152,15 @@ def test_nothing_is_made_up(tmp_path: Path) -> None:
     table, (first, second) = table_of(
         made(tmp_path, told("spark", 1, [alone]), told("spark", 2, [rank_use(), None]))
     )
-    assert first["sent per rank and step, MB"] == NOTHING and first["CPU s per rank"] == "38.0"
-    assert first["gradients alone, in theory, MB"] == "0.00"
-    assert (first["CPU energy, J"], first["GPU energy, J"]) == (NOTHING, NOTHING)
-    assert second["CPU s per rank"] == second["sent per rank and step, MB"] == NOTHING  # only one rank told
-    said = f"Sent and received can't be measured, or only in part, on spark with 1 worker: {lost}"
-    assert said in table.after
-    assert "GPU energy: no rank trained on a GPU." in table.after
-    assert not any(remark.startswith("CPU energy: read") for remark in table.after)
+    assert first["sent_mb_per_rank_and_step"] == NOTHING and first["cpu_s_per_rank"] == "38.0"
+    assert first["gradients_mb_per_rank_and_step_in_theory"] == "0.00"
+    assert (first["cpu_energy_j"], first["gpu_energy_j"]) == (NOTHING, NOTHING)
+    assert second["cpu_s_per_rank"] == second["sent_mb_per_rank_and_step"] == NOTHING  # only one rank told
+    lacking = remark_with(table, f": {lost}")
+    assert lacking.startswith(PARTS["network"]) and "spark" in lacking
+    assert "1 worker:" in lacking and "2 workers" not in lacking
+    assert remark_with(table, "GPU energy").startswith("GPU energy: ")  # not of some cells only
+    assert not any(remark.startswith(f"{PARTS['energy']}: ") for remark in table.after)
 
 
 def test_energy_of_gpus_is_what_their_ranks_sampled(tmp_path: Path) -> None:
@@ -160,9 +168,10 @@ def test_energy_of_gpus_is_what_their_ranks_sampled(tmp_path: Path) -> None:
     whole = told("ddp", 2, [rank_use(), rank_use()], gpu=gpu)
     silent = told("ddp", 1, [rank_use()], gpu={"uuid": "GPU-1", "name": "Tesla T4"})
     table, (alone, row) = table_of(made(tmp_path, silent, whole))
-    assert (alone["GPU energy, J"], row["GPU energy, J"]) == (NOTHING, "5600")
-    assert any(remark.endswith("through NVML, by the GPU's counter.") for remark in table.after)
-    assert any("Tesla T4 reports neither energy nor power." in remark for remark in table.after)
+    assert (alone["gpu_energy_j"], row["gpu_energy_j"]) == (NOTHING, "5600")
+    assert remark_with(table, "NVML").endswith(f" {gpu['energy_by']}.")
+    lacking = remark_with(table, "Tesla T4")
+    assert "1 worker:" in lacking and "2 workers" not in lacking
 
 
 def test_the_report_and_its_figures_have_it_where_records_do(tmp_path: Path) -> None:
@@ -172,8 +181,9 @@ def test_the_report_and_its_figures_have_it_where_records_do(tmp_path: Path) -> 
         texts.append([path.read_bytes() for path in paths])
     assert texts[0] == texts[1]
     by_name = {path.name: path for path in paths}
-    assert "## What the runs used" in by_name["report.md"].read_text(encoding="utf-8")
-    assert "<h2>What the runs used</h2>" in by_name["report.html"].read_text(encoding="utf-8")
+    title = resource_use_table([]).title
+    assert f"\n## {title}\n" in by_name["report.md"].read_text(encoding="utf-8")
+    assert f"<h2>{title}</h2>" in by_name["report.html"].read_text(encoding="utf-8")
     exported = parquet.read_table(by_name["figures.parquet"]).to_pylist()
     used = {row["quantity"]: row["value"] for row in exported if row["section"] == "usage"}
     assert used["cpu_s_per_rank"] == 38.0 and used["cpu_share_of_one_core"] == pytest.approx(0.95)
@@ -181,4 +191,4 @@ def test_the_report_and_its_figures_have_it_where_records_do(tmp_path: Path) -> 
     assert used["stolen_share_of_machine"] == pytest.approx(0.05) and "cpu_energy_j" not in used
     assert csv.read_csv(by_name["figures.csv"]).num_rows == len(exported)
     without = write_report(quick(tmp_path / "old"))
-    assert "What the runs used" not in without[0].read_text(encoding="utf-8")
+    assert title not in without[0].read_text(encoding="utf-8")

@@ -185,16 +185,17 @@ def test_interfaces_that_come_go_or_are_made_anew(tmp_path: Path, monkeypatch: p
         "eth0": {"sent_bytes": 100, "received_bytes": 0},
         "veth1234567": {"sent_bytes": 0, "received_bytes": 0},
     }
-    assert spent["trouble"] == "Not counted because it was recreated meanwhile: veth40073de."
+    assert spent["trouble"].endswith(": veth40073de.")  # and no other
 
 
 def test_without_others_or_over_loopback_no_way_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("MASTER_ADDR", raising=False)
-    assert "MASTER_ADDR is not set" in Meter().stop()["way"]["trouble"]
+    way = Meter().stop()["way"]
+    assert way["interface"] is None and way["trouble"].startswith("MASTER_ADDR ")
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "29500")
     way = Meter().stop()["way"]
-    assert (way["interface"], way["trouble"]) == (None, "The ranks meet over loopback, which is not counted.")
+    assert way["interface"] is None and "loopback" in way["trouble"]
 
 
 def zone(folder: Path, name: str, called: str, energy_uj: int, range_uj: int = 262_143_328_850) -> Path:
@@ -226,21 +227,22 @@ def test_energy_that_may_have_gone_round_twice_is_not_told(tmp_path: Path) -> No
     zone(tmp_path, "intel-rapl:0", "package-0", 0)
     before, after = energy.read_packages(tmp_path), energy.read_packages(tmp_path)
     assert energy.spent_j(before, after, 2_000.0) == 0.0
-    with pytest.raises(energy.EnergyError, match="may have wrapped around more than once: it holds 262143 J"):
+    with pytest.raises(energy.EnergyError, match=r"intel-rapl:0 .* 262143 J"):
         energy.spent_j(before, after, 2_600.0)
     (tmp_path / "intel-rapl:0/enabled").write_text("0\n")  # a limit that is not enforced
     unlimited = energy.read_packages(tmp_path)
-    with pytest.raises(energy.EnergyError, match="may draw 1000 W"):
+    with pytest.raises(energy.EnergyError, match="1000 W"):
         energy.spent_j(before, unlimited, 250.0)
-    with pytest.raises(energy.EnergyError, match="changed meanwhile: intel-rapl:0"):
+    with pytest.raises(energy.EnergyError, match=r": intel-rapl:0\.$"):
         energy.spent_j(before, {}, 1.0)
 
 
 def test_energy_that_is_not_shown_or_makes_no_sense_is_lacking_with_its_reason(tmp_path: Path) -> None:
     told = Meter(tmp_path / "none").stop()["energy"]
-    assert told["cpu_j"] is None and "shows no package of the processor" in told["trouble"]
+    assert told["cpu_j"] is None and told["trouble"].startswith(f"{tmp_path / 'none'} ")
     (zone(tmp_path, "intel-rapl:0", "package-0", 0) / "energy_uj").write_text("nonsense\n")
-    assert "can't be read: invalid literal" in Meter(tmp_path).stop()["energy"]["trouble"]
+    told = Meter(tmp_path).stop()["energy"]
+    assert told["cpu_j"] is None and f"{tmp_path} " in told["trouble"] and "'nonsense'" in told["trouble"]
 
 
 def test_energy_that_only_root_may_read() -> None:
@@ -256,17 +258,20 @@ def test_energy_that_only_root_may_read() -> None:
                 energy.read_packages(Path(folder))
         finally:
             os.seteuid(user)
-    assert str(raised.value).startswith(f"{path / 'energy_uj'} can't be read by the user of the training")
+    assert str(raised.value).startswith(f"{path / 'energy_uj'} ")
+    assert isinstance(raised.value.__cause__, PermissionError)
 
 
 def test_what_fails_to_be_read_fails_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = OSError(5, "Input/output error")
+
     def broken(**_: Any) -> None:
-        raise OSError(5, "Input/output error")
+        raise error
 
     monkeypatch.setattr(psutil, "net_io_counters", broken)
     used = Meter().stop()
     assert used["network"]["interfaces"] is None
-    assert used["network"]["trouble"] == "OSError: [Errno 5] Input/output error"
+    assert used["network"]["trouble"] == f"OSError: {error}"
     assert used["cpu"]["user_s"] is not None and used["cpu"]["trouble"] is None
 
 
