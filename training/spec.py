@@ -277,6 +277,8 @@ def explain(error: ValidationError, where: str | None = None) -> str:
             text = "is not a known setting"
         elif fault["type"] == "missing":
             text = "is missing"
+        elif fault["type"] in ("dict_type", "model_type"):
+            text = f"should be a mapping, not {fault['input']!r:.80}"
         elif fault["type"] != "value_error":
             text = f"{text[:1].lower()}{text[1:]}, not {fault['input']!r:.80}"
             if fault["type"] == "float_type" and _is_number(fault["input"]):

@@ -45,7 +45,7 @@ def read_packages(folder: Path = POWERCAP) -> dict[str, Package]:
         return {zone.name: _read(zone) for zone in zones}
     except PermissionError as error:
         raise EnergyError(
-            f"{error.filename} can't be read by the user of the training (uid {os.getuid()}); by default "
+            f"{error.filename} can't be read by the user of the training (uid {os.geteuid()}); by default "
             "only root can."
         ) from error
     except (OSError, ValueError) as error:
