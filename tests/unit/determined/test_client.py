@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import subprocess
 import threading
 import time
@@ -13,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from requests.exceptions import SSLError
 from trainbed_determined import __main__ as command_line
 from trainbed_determined import experiment as experiments
 from trainbed_determined import master as masters
@@ -21,7 +24,7 @@ from trainbed_determined.experiment import ExperimentError, Runner
 from trainbed_determined.master import Away, Gone, Master, Refused
 from trainbed_determined.results import last_of_each_step, unix_time
 from trainbed_determined.run import run
-from trainbed_determined.settings import Settings
+from trainbed_determined.settings import Settings, SettingsError
 
 from tests.standins.determined import master as standin
 
@@ -115,15 +118,14 @@ def test_an_experiment_is_followed_to_its_end_and_brought_home(place: Place, tmp
     place.when_seen("STARTING", lambda: place.ends("STATE_COMPLETED"))
     out = tmp_path / "out"
     run(place.master, CONFIG, place.code(tmp_path), "run-1", out, place.said.append)
-    assert "Experiment 1 is STARTING." in place.said
-    assert place.said[-2] == "Experiment 1 is COMPLETED."
-    assert place.said[-1].startswith("Experiment 1 was cleaned up ")
+    assert "COMPLETED" in place.said[-2] and re.search(r"\b1\b.*\b\d+\.\d s\b", place.said[-1])
     launcher, left = load(out / "launcher.json"), load(out / "determined" / "experiment.json")
     assert launcher["queue_s"] >= 0
     assert launcher["ended"] == unix_time((place.cluster.experiments[1].ended or "").rstrip("Z"))
     assert launcher["notes"] == []
-    assert [state for _, state in left["states"]][-1] == "COMPLETED"
-    assert "assigned" in left and "was assigned to an agent" in (out / "logs" / "trial.log").read_text()
+    assert [state for _, state in left["states"]][-2:] == ["STARTING", "COMPLETED"]
+    log = place.cluster.experiments[1].log
+    assert "assigned" in left and log and (out / "logs" / "trial.log").read_text() == "".join(log)
     (trial,) = left["trials"]
     assert [each["step"] for each in trial["metrics"]["training"]] == [5, 10, 15, 20]
     assert trial["metrics"]["validation"][0]["accuracy"] == 0.5
@@ -144,7 +146,8 @@ def test_an_experiment_that_is_there_is_gone_on_with(place: Place, tmp_path: Pat
     first = Runner(place.master, print).submit(CONFIG, code, "run-1")
     again = Runner(place.master, place.said.append).submit(CONFIG, code, "run-1")
     assert (first, again, len(place.cluster.experiments)) == (1, 1, 1)
-    assert "Experiment 1 is there already" in place.said[0]
+    there, _ = place.said
+    assert "Experiment 1 " in there and "STARTING" in there
 
 
 def test_an_answer_lost_on_its_way_leaves_no_second_experiment(place: Place, tmp_path: Path) -> None:
@@ -180,7 +183,7 @@ def test_a_configuration_that_cannot_work_is_not_tried_again(
 ) -> None:
     # The master answers 500 to most of these, as it does while its database is down.
     place.agent(slots=2)
-    with pytest.raises(Refused, match="Determined refuses the experiment: ") as refused:
+    with pytest.raises(Refused, match="experiment:") as refused:
         Runner(place.master, place.said.append).submit({**CONFIG, **change}, place.code(tmp_path), "run-1")
     assert says in str(refused.value)
     assert place.said == [] and not place.cluster.experiments
@@ -198,27 +201,25 @@ def test_who_waits_too_long_for_slots_is_killed_and_told_who_has_them(
     out = tmp_path / "out"
     with pytest.raises(ExperimentError) as given_up:
         run(place.master, CONFIG, place.code(tmp_path), "run-1", out, place.said.append, limits[1])
-    assert "Experiment 2 waited for 2 slots for more than 0 s and was killed." in str(given_up.value)
-    assert "Trial 1 (Experiment 1)" in str(given_up.value)
+    (holder,) = Runner(place.master, print).tasks()
+    for token in ("Experiment 2 ", " 2 slots ", " 0 s ", holder):
+        assert token in str(given_up.value)
     assert place.cluster.experiments[2].state == "STATE_CANCELED"
     assert place.cluster.experiments[1].state == "STATE_RUNNING"
-    notes = load(out / "launcher.json")["notes"]
-    assert any(
-        "Others used Determined when it was submitted: Trial 1 (Experiment 1)." in note for note in notes
-    )
+    assert load(out / "determined" / "experiment.json")["tasks_of_others"] == [holder]
+    assert any(holder in note for note in load(out / "launcher.json")["notes"])
 
 
 def test_an_experiment_in_error_says_what_its_log_names(place: Place, tmp_path: Path) -> None:
     place.agent(slots=2)
+    error = "ValueError: the training is broken"
 
     def fail() -> None:
-        place.cluster.experiments[1].tell("ValueError: the training is broken")
+        place.cluster.experiments[1].tell(error)
         place.ends("STATE_ERROR")
 
     place.when_seen("STARTING", fail)
-    with pytest.raises(
-        ExperimentError, match=r"ended as ERROR .ValueError: the training is broken.; its log is"
-    ):
+    with pytest.raises(ExperimentError, match=rf"\bERROR \({error}\).*trial\.log"):
         run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
     assert load(tmp_path / "out" / "launcher.json")["queue_s"] >= 0
 
@@ -226,14 +227,14 @@ def test_an_experiment_in_error_says_what_its_log_names(place: Place, tmp_path: 
 def test_one_that_somebody_ends_is_no_success(place: Place, tmp_path: Path) -> None:
     place.agent(slots=2)
     place.when_seen("STARTING", lambda: place.ends("STATE_CANCELED"))
-    with pytest.raises(ExperimentError, match="Experiment 1 ended as CANCELED"):
+    with pytest.raises(ExperimentError, match=r"\b1\b.*\bCANCELED\b"):
         run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
 
 
 def test_one_that_somebody_deletes_is_said_to_be_gone(place: Place, tmp_path: Path) -> None:
     place.agent(slots=2)
     place.when_seen("STARTING", lambda: place.cluster.experiments.pop(1))
-    with pytest.raises(Gone, match="Experiment 1 was deleted during its run"):
+    with pytest.raises(Gone, match=r"\b1\b.*\bdeleted\b"):
         run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
 
 
@@ -247,7 +248,8 @@ def test_a_pause_stands_in_the_record(place: Place, tmp_path: Path) -> None:
     place.when_seen("STARTING", pause)
     run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
     (note,) = load(tmp_path / "out" / "launcher.json")["notes"]
-    assert note.startswith("The experiment was paused while it ran")
+    states = load(tmp_path / "out" / "determined" / "experiment.json")["states"]
+    assert [state for _, state in states][-2:] == ["PAUSED", "COMPLETED"] and "paused" in note
 
 
 @pytest.mark.parametrize(
@@ -268,24 +270,25 @@ def test_a_master_that_is_away_for_a_moment_is_asked_again(
         place.when(lambda: not place.cluster.faults, lambda: place.ends("STATE_COMPLETED"))
 
     place.when_seen("STARTING", away)
-    run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
-    assert any("does not answer (" in line for line in place.said)
-    assert any("The master answers again" in line for line in place.said)
+    master = place.master
+    run(master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
+    (absence,) = master.absences
+    lost, back = (line for line in place.said if "master" in line)
+    assert place.settings.master in lost and f" {absence:.0f} s" in back
     (note,) = load(tmp_path / "out" / "launcher.json")["notes"]
-    assert note.startswith("Determined's master did not answer for ")
+    assert "master" in note and f" {absence:.0f} s " in note
 
 
 def test_a_master_that_stays_away_ends_the_wait(place: Place) -> None:
     place.cluster.faults += [lambda: standin.answer("database-down")] * 1000
-    with pytest.raises(
-        Away, match=r"has not answered for 1 s .*failed to connect.*systemctl status determined-master"
-    ):
+    why = re.escape(standin.answer("database-down")[1]["error"]["error"])
+    with pytest.raises(Away, match=rf"\b1 s\b.*{why}.*\bdetermined-master\b"):
         Runner(place.master, place.said.append).tasks()
 
 
 def test_nobody_listening_is_said_so(place: Place) -> None:
     settings = Settings(**{**vars(place.settings), "master": "http://127.0.0.1:9", "patience_s": 0.2})
-    with pytest.raises(Away, match=r"at http://127.0.0.1:9 has not answered"):
+    with pytest.raises(Away, match=r"http://127\.0\.0\.1:9\b"):
         Runner(Master(settings, place.said.append), print).tasks()
 
 
@@ -299,7 +302,8 @@ def test_a_token_that_expires_is_renewed(place: Place) -> None:
 
 def test_a_password_that_is_not_accepted_is_said_with_its_file(place: Place) -> None:
     place.settings.password_file.write_text("another", encoding="ascii")
-    with pytest.raises(Refused, match=r"does not let trainbed in with the password in .*password"):
+    file = re.escape(str(place.settings.password_file))
+    with pytest.raises(Refused, match=rf"\btrainbed\b.*{file}"):
         Runner(place.master, print).tasks()
 
 
@@ -309,7 +313,7 @@ def test_slots_that_are_not_there_yet_are_waited_for(place: Place, tmp_path: Pat
     place.when(lambda: bool(place.said), lambda: place.agent("worker2"))
     place.when_seen("STARTING", lambda: place.ends("STATE_COMPLETED"))
     run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
-    assert place.said[0] == "1 of 2 slots are there; waiting up to 90 s for more."
+    assert re.findall(r"\d+", place.said[0]) == ["1", "2", "90"]  # slots there and asked for, seconds
 
 
 def test_slots_that_never_come_are_refused_with_the_masters_words(
@@ -317,15 +321,15 @@ def test_slots_that_never_come_are_refused_with_the_masters_words(
 ) -> None:
     monkeypatch.setattr(experiments, "SLOTS_WITHIN_S", 0.1)
     place.agent("worker1")
-    with pytest.raises(Refused, match="slots requested exceeds cluster capacity"):
+    words = re.escape(standin.answer("create-too-many-slots")[1]["error"]["error"])
+    with pytest.raises(Refused, match=words):
         run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
 
 
 def test_a_stream_that_breaks_is_asked_for_again(place: Place, tmp_path: Path) -> None:
     place.agent(slots=2)
-    broken = [
-        {"error": {"grpcCode": 13, "httpCode": 500, "message": "sql: database is closed", "httpStatus": "x"}}
-    ]
+    why = "sql: database is closed"
+    broken = [{"error": {"grpcCode": 13, "httpCode": 500, "message": why, "httpStatus": "x"}}]
 
     def ends_badly() -> None:
         place.ends("STATE_COMPLETED")
@@ -335,7 +339,7 @@ def test_a_stream_that_breaks_is_asked_for_again(place: Place, tmp_path: Path) -
     place.when_seen("STARTING", ends_badly)
     run(place.master, CONFIG, place.code(tmp_path), "run-1", tmp_path / "out", place.said.append)
     assert not place.cluster.faults
-    assert any("database is closed" in line for line in place.said), place.said
+    assert any(why in line for line in place.said), place.said
 
 
 def test_the_certificate_is_checked(place: Place, tmp_path: Path) -> None:
@@ -353,8 +357,9 @@ def test_the_certificate_is_checked(place: Place, tmp_path: Path) -> None:
     address = f"https://127.0.0.1:{server.server_address[1]}"
     settings = vars(place.settings) | {"master": address}
     assert Runner(Master(Settings(**settings | {"certificate": own}), print), print).tasks() == []
-    with pytest.raises(Refused, match="certificate is not the one that this cluster knows"):
+    with pytest.raises(Refused, match="certificate") as refused:
         Runner(Master(Settings(**settings | {"certificate": foreign}), print), print).tasks()
+    assert isinstance(refused.value.__cause__, SSLError)
     server.shutdown()
     server.server_close()
 
@@ -396,11 +401,12 @@ def test_the_clean_up_of_an_experiment_is_waited_for_and_that_of_others_is_not(p
 def test_a_task_that_stays_is_named(place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(experiments, "CLEANED_WITHIN_S", 0.2)
     cleaning = next(iter(standin.answer("tasks-after")[1]["allocationIdToSummary"].values()))
-    place.cluster.foreign["x"] = {**cleaning, "name": "Checkpoint GC (Experiment 1)"}
+    name = "Checkpoint GC (Experiment 1)"
+    place.cluster.foreign["x"] = {**cleaning, "name": name}
     place.agent(slots=2)
     place.when_seen("STARTING", lambda: place.ends("STATE_COMPLETED"))
     out = tmp_path / "out"
-    with pytest.raises(ExperimentError, match=r"still run: Checkpoint GC \(Experiment 1\)"):
+    with pytest.raises(ExperimentError, match=re.escape(name)):
         run(place.master, CONFIG, place.code(tmp_path), "run-1", out, place.said.append)
     assert load(out / "launcher.json")["queue_s"] >= 0  # what was fetched before is kept
 
@@ -446,7 +452,7 @@ def test_blank_passwords_are_closed_and_the_ordinary_user_is_made(place: Place) 
 
 def test_an_administrator_with_another_password_is_left_alone(place: Place) -> None:
     admin = Settings(**{**vars(place.settings), "user": "admin"})
-    with pytest.raises(Refused, match="user admin has another password"):
+    with pytest.raises(Refused, match="change-password admin"):
         set_up_users(Master(admin, print), "Tb1wrong", Ordinary("x", "Tb1xxxxx", 6100, "x"))
     assert place.cluster.users["admin"]["password"] == standin.hashed("Tb1admin")
 
@@ -455,8 +461,9 @@ def test_agents_are_waited_for_and_missing_ones_are_named(place: Place) -> None:
     place.agent("worker1")
     place.when(lambda: bool(place.said), lambda: place.agent("worker2"))
     wait_for_agents(place.master, {"worker1": 1, "worker2": 1}, 5, place.said.append)
-    assert place.said == ["Waiting for agents: worker2 is not there."]
-    with pytest.raises(AgentsMissing, match="worker1 offers 1 of 2 slots; worker3 is not there"):
+    (line,) = place.said
+    assert "worker2" in line and "worker1" not in line
+    with pytest.raises(AgentsMissing, match=r"\bworker1\D+1\D+2\D+\bworker3\b"):
         wait_for_agents(place.master, {"worker1": 2, "worker3": 1}, 0, print)
 
 
@@ -472,10 +479,8 @@ def test_the_command_says_in_one_line_what_is_wrong(
 ) -> None:
     settings = tmp_path / "client.json"
     assert command_line.main(["--settings", str(settings), "stop"]) == 1
-    assert (
-        "client.json can't be read (No such file or directory): `make provision` writes it."
-        in capsys.readouterr().err
-    )
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{SettingsError.__name__}: {settings} ") and os.strerror(errno.ENOENT) in line
     content = {
         **vars(place.settings),
         "password_file": str(place.settings.password_file),
@@ -488,8 +493,10 @@ def test_the_command_says_in_one_line_what_is_wrong(
     monkeypatch.setattr(command_line, "STOP_PATIENCE_S", 0.1)
     settings.write_text(json.dumps(away), encoding="utf-8")
     assert command_line.main(["--settings", str(settings), "stop"]) == 3
-    assert "Away: Determined's master at http://127.0.0.1:9 has not answered" in capsys.readouterr().err
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"{Away.__name__}: ") and "http://127.0.0.1:9" in line
     settings.write_text(json.dumps(content), encoding="utf-8")
     place.settings.password_file.unlink()
     assert command_line.main(["--settings", str(settings), "stop"]) == 1
-    assert "SettingsError: The password of trainbed in " in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{SettingsError.__name__}: ") and str(place.settings.password_file) in line

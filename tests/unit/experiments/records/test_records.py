@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from experiments.cluster.playbooks import failure_message, last_lines
 from experiments.cluster.progress import Progress, duration
 from experiments.records.compose import compose
 from experiments.records.observation import Observation, Request
+from experiments.records.outputs import DamagedOutput, ResultFile, read_output
 from experiments.records.rank_use import RankUse
 from experiments.records.reasons import cause_of_failure, sentence, without_secrets
 from experiments.records.record import SCHEMA, Record, parse_record, read_record, schema_text, write_record
@@ -64,6 +66,11 @@ def test_a_record_that_contradicts_itself_is_refused(changes: dict[str, Any], sa
     with pytest.raises(UserError) as raised:
         parse_record(json.dumps(content).encode(), Path("here/record.json"))
     assert said in str(raised.value) and "here/record.json" in str(raised.value)
+
+
+def figures(text: str | None) -> list[str]:
+    """The numbers that a sentence names, in order."""
+    return re.findall(r"\d+(?:\.\d+)?", text or "")
 
 
 class Left:
@@ -133,14 +140,15 @@ def test_the_phases_are_the_slowest_ranks_and_add_up(left: Left) -> None:
 def test_a_gpu_that_throttled_or_was_not_looked_at_is_noted(left: Left) -> None:
     gpu = {"uuid": "GPU-1", "name": "Tesla T4", "samples": 40, "power_w_mean": 68.0}
     left.rank(0, gpu=gpu | {"throttled": {"power cap": 0.25}}, CUDA_VISIBLE_DEVICES="0")
-    left.rank(1, gpu=gpu | {"samples": 0, "trouble": "Not sampled: NVMLError: no driver"})
+    trouble = "Not sampled: NVMLError: no driver"
+    left.rank(1, gpu=gpu | {"samples": 0, "trouble": trouble})
     made = left.compose()
     assert made.ok and made.ranks[0].visible_gpus == "0"
     assert made.ranks[0].gpu is not None and made.ranks[0].gpu.power_w_mean == 68.0
-    assert made.notes == [
-        "Rank 0's GPU (Tesla T4 on worker1.lab) throttled: power cap in 25 % of 40 samples.",
-        "Rank 1's GPU (Tesla T4 on worker2.lab): Not sampled: NVMLError: no driver",
-    ]
+    throttled, blind = made.notes
+    for token in ("Rank 0", "Tesla T4", "worker1.lab", "throttled", "power cap", "25 %", "40 samples"):
+        assert token in throttled
+    assert "Rank 1" in blind and "worker2.lab" in blind and blind.endswith(trouble)
 
 
 def test_what_a_rank_used_is_kept_and_may_be_absent(left: Left) -> None:
@@ -166,12 +174,11 @@ def test_what_training_reads_is_what_records_hold() -> None:
 def test_what_a_stack_says_of_its_containers_and_of_its_times_is_kept(left: Left) -> None:
     left.rank(0, host="3f9a41c2")
     assert left.compose().ranks[0].node is None
-    left.write(
-        "launcher.json", {"queue_s": 0.5, "hosts": {"3f9a41c2": "worker2"}, "notes": ["It was paused."]}
-    )
+    notes = ["It was paused."]
+    left.write("launcher.json", {"queue_s": 0.5, "hosts": {"3f9a41c2": "worker2"}, "notes": notes})
     made = left.compose()
     assert [rank.node for rank in made.ranks] == ["worker2", "worker2"]
-    assert made.notes == ["It was paused."]
+    assert made.notes == notes
 
 
 def test_training_that_was_put_together_from_two_parts_does_not_count(left: Left) -> None:
@@ -181,17 +188,14 @@ def test_training_that_was_put_together_from_two_parts_does_not_count(left: Left
     told.write_text(told.read_text() + '{"event": "resume", "time": 2, "steps": 12, "epochs": 1}\n')
     made = left.compose()
     assert (made.status, made.weights_digest) == ("failed", "w" * 64)
-    assert made.reason == (
-        "Training went on from a checkpoint after 12 steps: its times are those of a part, so that the run "
-        "does not count (its weights: wwwwwwww)."
-    )
+    assert made.reason is not None and "12 steps" in made.reason and "wwwwwwww" in made.reason
 
 
 def test_clocks_that_differ_are_said(left: Left) -> None:
     left.write("launch.json", left.launch | {"started": 1004.0})
     made = left.compose()
     assert made.phases is not None and made.phases["launch"] == 0
-    assert "launch took -1.000 s" in made.notes[0]
+    assert re.search(r"\blaunch\b.*-1\.000\b", made.notes[0])
 
 
 @pytest.mark.parametrize(
@@ -227,7 +231,7 @@ def test_a_rank_that_did_something_else_makes_the_run_fail(
 def test_training_runs_as_the_user_that_the_cluster_names(left: Left) -> None:
     left.request = dataclasses.replace(left.request, uid=6100)
     made = left.compose()
-    assert made.status == "failed" and made.reason == "Rank 0 ran as uid 990 instead of 6100."
+    assert made.status == "failed" and figures(made.reason) == ["0", "990", "6100"]
 
 
 @pytest.mark.parametrize(
@@ -248,39 +252,48 @@ def test_a_result_that_is_not_whole_makes_the_run_fail(
 
 
 def test_missing_and_damaged_files_make_the_run_fail(left: Left) -> None:
+    def reason() -> str:
+        made = left.compose()
+        assert made.status == "failed" and made.reason is not None
+        return made.reason
+
     (left.outputs / "rank-1.json").unlink()
-    assert left.compose().reason == "Of the ranks 0 to 1 these left their file: 0."
+    assert figures(reason()) == ["0", "1", "0"]  # of the ranks 0 to 1, only 0 left its file
     (left.outputs / "result.json").write_text("{")
-    assert str(left.compose().reason).startswith("result.json, as the run left it, is not valid")
+    with pytest.raises(DamagedOutput) as damaged:
+        read_output(ResultFile, left.outputs / "result.json")
+    assert reason() == str(damaged.value) and reason().startswith("result.json, ")
     (left.outputs / "result.json").unlink()
-    assert "left no result.json" in str(left.compose().reason)
+    assert "no result.json" in reason()
     left.write("spec.json", {"stack": "ddp"})
     left.rank(1)
     left.result()
-    assert "spec.json, as it reached the nodes, is not valid" in str(left.compose().reason)
+    assert reason().startswith("spec.json, ") and "work: " in reason()  # it lacks the work
     (left.outputs / "launch.json").unlink()
-    assert "brought no launch.json home" in str(left.compose().reason)
+    assert "no launch.json" in reason()
 
 
 def test_another_specification_on_the_nodes_makes_the_run_fail(left: Left) -> None:
     left.write("spec.json", spec("ddp", 2).model_dump(mode="json"))
     assert left.compose().ok
     left.write("spec.json", spec("ddp", 2, seed=7).model_dump(mode="json"))
-    assert "is not the one that was asked for" in str(left.compose().reason)
+    made = left.compose()
+    assert made.status == "failed" and "(spec.json)" in str(made.reason)
 
 
 def test_python_never_started(left: Left) -> None:
     for path in left.outputs.glob("*.json"):
         path.unlink()
     left.observation.exit_code = 2
+    message = "Failed to connect to the host via ssh: timeout"
     left.log.write_text(
         "TASK [ddp : Launch] ***\nfatal: [worker1]: UNREACHABLE! => \n    changed: false\n"
-        "    msg: 'Failed to connect to the host via ssh: timeout'\n    unreachable: true\n\n"
+        f"    msg: '{message}'\n    unreachable: true\n\n"
         "PLAY RECAP ***\nworker1: failed\n"
     )
     made = left.compose()
     assert made.status == "failed" and made.phases is None and made.ranks == []
-    assert made.reason == "worker1: Failed to connect to the host via ssh: timeout."
+    assert made.reason == f"worker1: {message}."
     (left.outputs / "logs" / "worker2.log").write_text("epoch 1 of 2\n")
     assert left.compose().reason == made.reason  # the stack's log shows only what went well
     assert last_lines(left.log, 1) == ["    unreachable: true"]
@@ -291,8 +304,10 @@ def test_an_interrupted_run_keeps_the_figures_that_were_seen(left: Left) -> None
     left.observation.interrupted = "Told to stop."
     left.observation.epochs_seen = [{"epoch": 1, "train_loss": 0.6, "seconds": 9.0, "surprise": 1}]
     made = left.compose()
-    assert made.status == "interrupted" and made.reason == "Told to stop."
-    assert [epoch.train_loss for epoch in made.epochs] == [0.6] and "seen while it ran" in made.notes[-1]
+    assert made.status == "interrupted" and made.reason == left.observation.interrupted
+    assert [epoch.train_loss for epoch in made.epochs] == [0.6] and made.validation_correct is None
+    (note,) = made.notes
+    assert "epochs" in note
 
 
 def test_the_cause_is_taken_from_the_rank_that_failed_first(tmp_path: Path) -> None:
@@ -303,7 +318,9 @@ def test_the_cause_is_taken_from_the_rank_that_failed_first(tmp_path: Path) -> N
     error(0, "RuntimeError", "[gloo] Connection closed by peer")
     error(1, "ValueError", "password=swordfish is wrong.")
     said = cause_of_failure(tmp_path, tmp_path / "none.log", 1)
-    assert said == "Rank 1 on worker1: ValueError: password=*** is wrong (2 ranks reported an error)."
+    assert said.startswith("Rank 1 ") and "RuntimeError" not in said and "swordfish" not in said
+    for token in ("worker1:", "ValueError:", "password=***", "(2 ranks"):
+        assert token in said
 
 
 def test_a_rank_that_is_gone_is_the_cause_and_one_that_failed_is_before_those_that_say_so(
@@ -313,39 +330,33 @@ def test_a_rank_that_is_gone_is_the_cause_and_one_that_failed_is_before_those_th
         content = {"rank": rank, "host": f"worker{rank + 1}", "type": kind, "message": message}
         (tmp_path / f"error-{rank}.json").write_text(json.dumps(content))
 
-    error(0, "PeerError", "Rank 1 on worker2 is gone: no sign of life for 3 s.")
+    gone, damaged = "Rank 1 on worker2 is gone: no sign of life for 3 s.", "The data are damaged."
+    error(0, "PeerError", gone)
     said = cause_of_failure(tmp_path, tmp_path / "none.log", 1)
-    assert said == "Rank 0 on worker1: PeerError: Rank 1 on worker2 is gone: no sign of life for 3 s."
-    error(1, "DataError", "The data are damaged.")
-    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1).startswith(
-        "Rank 1 on worker2: DataError: The data"
-    )
+    assert said.startswith("Rank 0 ") and said.endswith(f"worker1: PeerError: {gone}")
+    error(1, "DataError", damaged)
+    said = cause_of_failure(tmp_path, tmp_path / "none.log", 1)
+    assert said.startswith("Rank 1 ") and f"worker2: DataError: {damaged.rstrip('.')}" in said
 
 
 def test_a_rank_that_left_nothing_is_named_where_others_only_lost_it(tmp_path: Path) -> None:
-    content = {
-        "rank": 0,
-        "host": "worker1",
-        "type": "RuntimeError",
-        "message": "[gloo] Connection closed by peer",
-    }
+    closed = "[gloo] Connection closed by peer"
+    content = {"rank": 0, "host": "worker1", "type": "RuntimeError", "message": closed}
     (tmp_path / "error-0.json").write_text(json.dumps(content))
-    said = "Rank 0 on worker1: RuntimeError: [gloo] Connection closed by peer."
-    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == said
+    alone = cause_of_failure(tmp_path, tmp_path / "none.log", 1)
+    assert alone.startswith("Rank 0 ") and alone.endswith(f"worker1: RuntimeError: {closed}.")
     (tmp_path / "spec.json").write_text(json.dumps({"work": {"workers": 2, "slots_per_worker": 1}}))
-    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == (
-        "Rank 1 ended without a word (killed, or the node went away); rank 0 on worker1 noticed: "
-        "RuntimeError: [gloo] Connection closed by peer."
-    )
+    silent = cause_of_failure(tmp_path, tmp_path / "none.log", 1)
+    assert silent.startswith("Rank 1 ") and silent.endswith(f"RuntimeError: {closed}.")
+    assert "rank 0" in silent and "worker1" in silent
     (tmp_path / "rank-1.json").write_text("{}")
-    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == said
+    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == alone
     # The rendezvous store may be lost together with the rank.
     (tmp_path / "rank-1.json").unlink()
     content |= {"type": "PeerError", "message": "The rendezvous store has not answered for 4 s."}
     (tmp_path / "error-0.json").write_text(json.dumps(content))
-    assert cause_of_failure(tmp_path, tmp_path / "none.log", 1).startswith(
-        "Rank 1 ended without a word (killed"
-    )
+    silent = cause_of_failure(tmp_path, tmp_path / "none.log", 1)
+    assert silent.startswith("Rank 1 ") and "PeerError" in silent
 
 
 def test_what_ansible_says_over_several_lines_is_one_sentence(tmp_path: Path) -> None:
@@ -372,7 +383,8 @@ def test_secrets_stay_out() -> None:
     )
     assert without_secrets("https://ada:pw@store/x") == "https://***@store/x"
     assert without_secrets("https://t0ken@store/x") == "https://***@store/x"
-    assert without_secrets("tokenizer: KeyError, tokens_per_s: 3") == "tokenizer: KeyError, tokens_per_s: 3"
+    harmless = "tokenizer: KeyError, tokens_per_s: 3"
+    assert without_secrets(harmless) == harmless
     assert len(sentence("x" * 1000)) == 400
 
 
@@ -389,7 +401,7 @@ def test_the_archive_depends_on_the_code_alone(tmp_path: Path) -> None:
     assert digests[0] == digests[1]
     (tmp_path / "two" / "training" / "a.py").write_text("A = 2\n")
     assert sha256(build_archive(tmp_path / "two" / "training")) != digests[0]
-    with pytest.raises(UserError, match="no Python code"):
+    with pytest.raises(UserError, match=str(tmp_path / "none")):
         build_archive(tmp_path / "none")
 
 
@@ -403,7 +415,7 @@ def test_progress_in_words() -> None:
     add(event="start", time=100.0, epochs=2, steps_per_epoch=10, world_size=1, parameters=1)
     assert progress.text() == "training starts"
     add(event="step", time=105.0, epoch=1, step=5, steps=10, loss=0.614, lr=0.1, samples_per_s=209.6)
-    assert progress.text() == "epoch 1 of 2 · loss 0.61 · 210 samples/s"
+    assert figures(progress.text()) == ["1", "2", "0.61", "210"]  # epoch of how many, loss, samples/s
     assert progress.seconds_left == pytest.approx(15)
     progress.add('{"event": "step", "ti')  # cut off
     progress.add("[]")
@@ -412,7 +424,6 @@ def test_progress_in_words() -> None:
     add(event="epoch", time=111.0, epoch=1, train_loss=0.6, seconds=11.0)
     assert progress.epoch_figures == [{"epoch": 1, "train_loss": 0.6, "seconds": 11.0}]
     add(event="end", time=130.0, weights_digest="w")
-    assert "bringing the data home" in progress.text()
-    assert [duration(seconds) for seconds in (1, 33, 70, 600, 7200)] == [
-        "about 5 s", "about 35 s", "about 1 min", "about 10 min", "about 2.0 h",
-    ]  # fmt: skip
+    assert progress.ended and not figures(progress.text())
+    rough = [duration(seconds).removeprefix("about ") for seconds in (1, 33, 70, 600, 7200)]
+    assert rough == ["5 s", "35 s", "1 min", "10 min", "2.0 h"]
