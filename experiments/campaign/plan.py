@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
-from experiments.cluster.abilities import why_no_conditions
+from experiments.cluster.abilities import why_no_conditions, why_not_some_slots
 from experiments.cluster.description import Cluster
 from experiments.matrix.model import Matrix
 from experiments.matrix.seeds import WARM_UP_SEEDS
@@ -189,6 +189,7 @@ def why_not(specification: RunSpec, cluster: Cluster) -> str | None:
         reasons.append(
             f"without a launcher a worker has one rank, and it takes {work.slots_per_worker} slots on each"
         )
+    reasons += why_not_some_slots(stack, work, cluster.slots_per_worker)
     reasons += why_no_conditions(stack, conditions)
     if not reasons:
         return None

@@ -10,10 +10,12 @@ from pydantic import RootModel, ValidationError
 
 from experiments.cluster.stack_folders import role_of
 from experiments.util.errors import UserError
-from training.spec import Conditions, explain
+from training.spec import Conditions, Work, explain
 
 DECLARED: Final = "meta/conditions.yml"
+UNDECLARED: Final = "its role does not say that it can"
 OF_THE_STACK: Final = ("runtime", "launcher", "tokenizing")  # conditions that a stack must support
+SLOTS: Final = "slots_per_worker"  # `some`: a run may leave slots of its workers to others
 OF_TRAINING: Final = {"tokenizing": "in_loop"}  # what training does itself, on any stack
 
 
@@ -34,17 +36,44 @@ def why_no_conditions(stack: str, conditions: Conditions, roles: Path | None = N
         for name, value in requested.items()
         if value not in (getattr(usual, name), OF_TRAINING.get(name))
     }
-    role = role_of(stack) if roles is None else roles / stack
-    declared = _declared(role / DECLARED) if unusual else {}
+    declared = _declared(stack, roles) if unusual else {}
     reasons = []
     for name, value in unusual.items():
-        found = declared.get(name, {}).get(value, "its role does not say that it can")
+        found = declared.get(name, {}).get(value, UNDECLARED)
         if found is not True:
             reasons.append(f"{stack} can't have {name} {value}: {found.rstrip('.')}")
     return reasons
 
 
-def _declared(path: Path) -> dict[str, dict[str, Literal[True] | str]]:
+def why_not_some_slots(stack: str, work: Work, offered: int, roles: Path | None = None) -> list[str]:
+    """Why `stack` can't spread `work` over workers and take only some of their slots; empty if it can.
+
+    Args:
+        stack: the stack.
+        work: says how many workers, and slots on each.
+        offered: slots of each worker.
+        roles: the folder of its role, if that is not among the checkout's or the outside folder's.
+
+    Raises:
+        UserError: the stack's declaration can't be read.
+    """
+    found = _declared(stack, roles).get(SLOTS, {}).get("some", UNDECLARED)
+    if found is True or work.workers == 1 or work.slots_per_worker >= offered:
+        return []
+    return [f"{stack} can't take {work.slots_per_worker} of the {offered} slots of several workers: {found}"]
+
+
+def takes_some_slots(stack: str) -> bool:
+    """Whether `stack` can spread a run over workers and take only some of their slots.
+
+    Raises:
+        UserError: the stack's declaration can't be read.
+    """
+    return _declared(stack, None).get(SLOTS, {}).get("some") is True
+
+
+def _declared(stack: str, roles: Path | None) -> dict[str, dict[str, Literal[True] | str]]:
+    path = (role_of(stack) if roles is None else roles / stack) / DECLARED
     if not path.is_file():
         return {}
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import yaml
 
+from experiments.cluster.abilities import takes_some_slots
 from experiments.cluster.declarations import Declaration
 from tests.connections import Inventory
 from tests.processes import Running, running
@@ -65,6 +67,20 @@ class Bench:
         """Slots of each worker."""
         return int(self._inventory.groups["cluster"][self.master]["slots_per_worker"])
 
+    @functools.cached_property
+    def takes_some(self) -> bool:
+        """Whether the stack can take only some of the slots of several workers."""
+        return takes_some_slots(self.stack)
+
+    @property
+    def fits_two_by_two(self) -> bool:
+        """Whether two slots on each of two workers can be compared with four workers of one slot."""
+        return len(self.workers) >= 4 and (self.slots == 2 or (self.slots > 2 and self.takes_some))
+
+    def slots_on(self, workers: int) -> int:
+        """Slots on each of `workers` that runs take: one, or all if the stack can't take some."""
+        return 1 if workers == 1 or self.takes_some else self.slots
+
     @property
     def installed(self) -> list[str]:
         """The cluster's stacks, in the inventory's order."""
@@ -94,10 +110,15 @@ class Bench:
         return str(done.stdout)
 
     def matrix(self, name: str, runs: Sequence[Mapping[str, Any]], **more: Any) -> Path:
-        """The matrix of these runs, each given by its differences from one epoch and seed 1 on one worker."""
+        """The matrix of these runs, each given by its differences from one epoch and seed 1 on one worker.
+
+        Runs take one slot on each worker, or all if the stack can't take some.
+        """
         usual = {"workers": 1, "epochs": 1, "seed": 1, "runtime": "stack", "launcher": "stack"}
-        usual |= {"tokenizing": "before", "slots_per_worker": 1, "learning_rate": 5e-4, "weight_decay": 0.01}
-        first, *rest = [usual | dict(run) for run in runs]
+        usual |= {"tokenizing": "before", "learning_rate": 5e-4, "weight_decay": 0.01}
+        first, *rest = [
+            usual | {"slots_per_worker": self.slots_on(run.get("workers", 1))} | dict(run) for run in runs
+        ]
         content = {
             "name": f"conformance-{self.stack}-{name}",
             "description": f"What {self.stack} must do: {name}.",

@@ -25,18 +25,22 @@ def weights(bench: Bench) -> list[Record]:
     for workers in sorted({1, bench.several, everyone}):
         runs += [bench.peer(workers=workers), {"stack": bench.stack, "workers": workers}]
     runs.append({"stack": bench.stack, "workers": bench.several, "tokenizing": "in_run"})
-    if everyone >= 4 and bench.slots >= 2:
-        runs += [
-            {"stack": bench.stack, "workers": 2, "slots_per_worker": 2},
-            {"stack": bench.stack, "workers": 4},
-        ]
+    if bench.fits_two_by_two:
+        single = {"stack": four_of_one(bench), "workers": 4, "slots_per_worker": 1}
+        runs += [{"stack": bench.stack, "workers": 2, "slots_per_worker": 2}, single]
+    runs = [{"slots_per_worker": bench.slots_on(run["workers"])} | run for run in runs]
     unique = [run for at, run in enumerate(runs) if run not in runs[:at]]
     return bench.run(bench.matrix("weights", unique))
 
 
-def digest(records: list[Record], stack: str, direct: bool = False, **work: Any) -> str:
+def four_of_one(bench: Bench) -> str:
+    """The stack that trains on four workers with one slot each: the first one if this one can't."""
+    return bench.stack if bench.takes_some else bench.first
+
+
+def digest(records: list[Record], stack: str, slots: int, direct: bool = False, **work: Any) -> str:
     """The weights of the only run with these fields of work and conditions, which must be ok."""
-    wanted = {"slots_per_worker": 1, "tokenizing": "before"} | work
+    wanted = {"slots_per_worker": slots, "tokenizing": "before"} | work
     wanted["launcher"] = "none" if direct else "stack"
     found = []
     for record in records:
@@ -56,28 +60,29 @@ def test_the_same_weights_as_its_peer(bench: Bench, weights: list[Record], numbe
         pytest.skip(f"the inventory has {len(bench.workers)} worker")
     direct = bench.stack == bench.first
 
-    theirs = digest(weights, bench.first, direct=direct, workers=workers)
+    slots = bench.slots_on(workers)
 
-    assert digest(weights, bench.stack, workers=workers) == theirs
+    theirs = digest(weights, bench.first, slots, direct=direct, workers=workers)
+
+    assert digest(weights, bench.stack, slots, workers=workers) == theirs
 
 
 def test_two_slots_on_two_workers_are_four_workers(bench: Bench, weights: list[Record]) -> None:
-    if len(bench.workers) < 4 or bench.slots < 2:
+    if not bench.fits_two_by_two:
         pytest.skip(
             f"needs four workers with two slots; the inventory has {len(bench.workers)} with {bench.slots}"
         )
 
-    assert digest(weights, bench.stack, workers=2, slots_per_worker=2) == digest(
-        weights, bench.stack, workers=4
-    )
+    assert digest(weights, bench.stack, 2, workers=2) == digest(weights, four_of_one(bench), 1, workers=4)
 
 
 def test_tokens_made_in_the_run_are_the_same_or_it_says_why_not(bench: Bench, weights: list[Record]) -> None:
     workers = bench.several
     mine = {"stack": bench.stack, "workers": workers, "tokenizing": "in_run"}
     if any(record["specification"]["conditions"]["tokenizing"] == "in_run" for record in weights):
-        before = digest(weights, bench.stack, workers=workers)
-        assert digest(weights, bench.stack, workers=workers, tokenizing="in_run") == before
+        slots = bench.slots_on(workers)
+        before = digest(weights, bench.stack, slots, workers=workers)
+        assert digest(weights, bench.stack, slots, workers=workers, tokenizing="in_run") == before
     else:
         path = bench.matrix("in-run", [mine])
         plan = subprocess.run(
@@ -173,7 +178,7 @@ def test_two_at_once_end_with_the_weights_of_one_alone(bench: Bench, weights: li
 
     assert [record["status"] for record in made] == ["ok", "ok"], [record["reason"] for record in made]
     assert {record["together"]["begun"] for record in made} == {made[0]["together"]["begun"]}
-    alone = digest(weights, bench.stack, workers=1)
+    alone = digest(weights, bench.stack, 1, workers=1)
     assert [r["weights_digest"] for r in made if r["specification"]["work"]["seed"] == 1] == [alone]
     assert bench.leftovers() == {}
 

@@ -1,0 +1,36 @@
+"""What stacks' roles say that they can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.cluster.abilities import takes_some_slots, why_not_some_slots
+from tests.unit.experiments.made_up_records import spec
+
+
+@pytest.mark.parametrize(
+    ("workers", "slots", "offered", "refused"),
+    [(1, 1, 2, False), (2, 2, 2, False), (2, 1, 1, False), (2, 1, 2, True)],
+)
+def test_a_stack_that_fills_workers_takes_several_only_whole(
+    workers: int, slots: int, offered: int, refused: bool, tmp_path: Path
+) -> None:
+    declared = tmp_path / "made-up" / "meta" / "conditions.yml"
+    declared.parent.mkdir(parents=True)
+    work = spec("ddp", workers).work.model_copy(update={"slots_per_worker": slots})
+    for said, some_refused in (("it fills them", refused), ("true", False)):
+        declared.write_text(f"slots_per_worker:\n  some: {said}\n")
+        reasons = why_not_some_slots("made-up", work, offered, tmp_path)
+        assert len(reasons) == some_refused and all(said in reason for reason in reasons)
+    declared.unlink()
+    assert len(why_not_some_slots("made-up", work, offered, tmp_path)) == refused
+
+
+def test_the_stacks_here_say_so() -> None:
+    assert {stack: takes_some_slots(stack) for stack in ("ddp", "spark", "determined")} == {
+        "ddp": True,
+        "spark": True,
+        "determined": False,
+    }
