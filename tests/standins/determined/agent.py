@@ -89,8 +89,9 @@ class Agent:
             for mount in config["bind_mounts"]
         ]
         torchrun = (
-            f"torchrun --nnodes={len(wanted['nodes'])} --nproc-per-node=1 --node-rank={wanted['rank']} "
-            f"--master-addr={wanted['nodes'][0]} --master-port=29400"
+            f"torchrun --nnodes={len(wanted['nodes'])} --nproc-per-node={wanted['slots']} "
+            f"--node-rank={wanted['rank']} --master-addr={wanted['nodes'][0]} "
+            f"--master-port={29400 + number % 1000}"
         )
         entrypoint = config["entrypoint"].replace(LAUNCHER, torchrun)
         subprocess.run(

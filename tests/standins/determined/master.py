@@ -135,9 +135,9 @@ class Cluster:
                 row["id"], row["config"], [], row["username"], row["state"], ended=now()
             )
 
-    def free_agents(self) -> list[str]:
-        """Live agents, once for each of their free slots."""
-        free = []
+    def free_slots(self) -> dict[str, int]:
+        """How many slots are free on each live agent."""
+        free = {}
         for name, agent in sorted(self.agents.items()):
             if time.monotonic() - agent["seen"] > AGENT_GONE_S:
                 continue
@@ -146,16 +146,30 @@ class Cluster:
                 for each in self.experiments.values()
                 if each.state in ("STATE_STARTING", "STATE_RUNNING")
             )
-            free += [name] * (agent["slots"] - used)
+            free[name] = agent["slots"] - used
         return free
+
+    def place(self, slots: int) -> list[str]:
+        """The agents of a trial, once for each of its slots; empty if it must wait.
+
+        As the real one: the agent that it fits best, or else whole agents.
+        """
+        free = self.free_slots()
+        fitting = [name for name, count in free.items() if count >= slots]
+        if fitting:
+            return [min(fitting, key=lambda name: free[name])] * slots
+        placed: list[str] = []
+        for name, count in free.items():
+            if 0 < count == self.agents[name]["slots"] <= slots - len(placed):
+                placed += [name] * count
+        return placed if len(placed) == slots else []
 
     def schedule(self) -> None:
         """Give slots to queued experiments, and end those whose agents all report an exit."""
         with self.lock:
             for each in self.experiments.values():
-                free = self.free_agents()
-                if each.state == "STATE_QUEUED" and len(free) >= each.slots:
-                    each.agents = free[: each.slots]
+                if each.state == "STATE_QUEUED" and (placed := self.place(each.slots)):
+                    each.agents = placed
                     each.state = "STATE_STARTING"
                     each.tell(f"Scheduling Trial {each.id} (Experiment {each.id})")
                     each.tell(f"Trial {each.id} (Experiment {each.id}) was assigned to an agent")
@@ -284,11 +298,13 @@ class Handler(BaseHTTPRequestHandler):
                     each.state = "STATE_RUNNING"
                     each.tell(f"Resources for Trial {each.id} (Experiment {each.id}) have started")
                 if body["id"] not in each.exits:
+                    agents = list(dict.fromkeys(each.agents))
                     wanted[each.id] = {
                         "config": each.config,
                         "context": each.context,
-                        "nodes": [cluster.agents[name]["address"] for name in each.agents],
-                        "rank": each.agents.index(body["id"]),
+                        "nodes": [cluster.agents[name]["address"] for name in agents],
+                        "rank": agents.index(body["id"]),
+                        "slots": each.agents.count(body["id"]),
                     }
         return 200, {"run": wanted}
 
