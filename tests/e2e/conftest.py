@@ -19,6 +19,15 @@ from tests.standins.determined import packages
 
 BELOW = ("a path with spaces that is " + "rather long, " * 5, "trainbed")
 STAMP = "/root/provisioned-with"
+#: What provisioning depends on, besides the stand-ins.
+PROVISIONED = (
+    "inventory",
+    "playbooks",
+    "requirements",
+    "roles",
+    "tests/conformance/toy",
+    "tests/e2e/inventories",
+)
 
 
 @pytest.fixture(scope="session")
@@ -82,10 +91,16 @@ def kept() -> bool:
 def bring_up_to_date(testbed: Testbed) -> None:
     """Have nodes with every stack, as the roles are now."""
     testbed.make("testbed")
-    wanted = roles_digest(testbed.root)
-    if testbed.node("master", f"cat {STAMP}", check=False).output != wanted:
+    wanted = [digest(testbed.root, "tests/standins"), digest(testbed.root, *PROVISIONED)]
+    found = testbed.node("master", f"cat {STAMP}", check=False)
+    noted = found.output.split() if found.code == 0 else []
+    if noted and noted[0] != wanted[0]:
+        # Stand-ins keep the version of the packages they stand for, so they would not be installed again.
+        testbed.down()
+        testbed.make("testbed")
+    if noted != wanted:
         provision(testbed)
-        testbed.node("master", f"printf %s {wanted} > {STAMP}")
+        testbed.node("master", f"echo {' '.join(wanted)} > {STAMP}")
 
 
 def provision(testbed: Testbed) -> None:
@@ -93,13 +108,11 @@ def provision(testbed: Testbed) -> None:
     testbed.make("provision", f"determined_packages={packages.build(testbed.root / 'packages')}")
 
 
-def roles_digest(root: Path) -> str:
-    """The digest of everything that provisioning depends on."""
-    digest = hashlib.sha256()
-    of_tests = ("tests/conformance/toy", "tests/e2e/inventories")
-    for folder in ("inventory", "playbooks", "requirements", "roles", *of_tests):
-        for path in sorted((root / folder).rglob("*")):
-            if path.is_file():
-                digest.update(f"{path.relative_to(root)}\0".encode())
-                digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest()
+def digest(root: Path, *folders: str) -> str:
+    """The digest of all files in these folders of the repository's copy."""
+    found = hashlib.sha256()
+    for path in sorted(path for folder in folders for path in (root / folder).rglob("*")):
+        if path.is_file() and path.suffix != ".pyc":
+            found.update(f"{path.relative_to(root)}\0".encode())
+            found.update(hashlib.sha256(path.read_bytes()).digest())
+    return found.hexdigest()
