@@ -5,10 +5,14 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import time
 
 from experiments.cluster.declarations import OnNode, Port
 from tests.nodes import cluster
 from tests.stacks import declared
+
+#: How long after its boot a node's services may need until they run and listen.
+BOOT_S = 180
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +25,8 @@ class Unit:
 
 @functools.cache
 def units(name: str) -> dict[str, Unit]:
-    """The units that systemd has loaded, under each of their names."""
+    """The units that systemd has loaded, under each of their names, once the node has booted."""
+    cluster.node(name).run(f"timeout {BOOT_S} systemctl is-system-running --wait")  # fails if degraded
     wanted = ("Names", "ActiveState", "UnitFileState")
     shown = cluster.node(name).check_output(f"systemctl show '*' --property={','.join(wanted)}")
     found = {}
@@ -45,7 +50,15 @@ def _listeners(name: str) -> list[tuple[str, str]]:
 
 
 def listening(name: str, port: int) -> list[str]:
-    """Addresses on which something on a node listens at this TCP port."""
+    """Addresses on which something on a node listens at this TCP port.
+
+    If nothing does and the node has just booted, this waits for its services.
+    """
+    while str(port) not in {number for _, number in _listeners(name)}:
+        if int(cluster.node(name).check_output("ps --no-headers --format etimes --pid 1")) > BOOT_S:
+            break
+        time.sleep(2)
+        _listeners.cache_clear()
     return [
         address.strip("[]").removeprefix("::ffff:")
         for address, number in _listeners(name)
