@@ -105,6 +105,7 @@ PROPERTIES: Final = (
     "ExecMainCode",
     "ExecMainStatus",
     "InactiveExitTimestampMonotonic",
+    "ActiveExitTimestampMonotonic",
     "ExecMainExitTimestampMonotonic",
 )
 STOPPED: Final = "is gone: somebody stopped it during the run."
@@ -166,18 +167,29 @@ class Unit:
         """
         state = self._state
         ended = int(state["ExecMainExitTimestampMonotonic"])
-        if state["SubState"] == "dead" or not ended:
+        # A unit that is stopped leaves the state active before its main process ends, otherwise after it.
+        stopped = 0 < int(state["ActiveExitTimestampMonotonic"]) < ended
+        if state["SubState"] == "dead" or not ended or stopped:
+            if state["SubState"] == "failed":
+                self._remove("reset-failed")
             raise JobError(f"The unit {self._name} {STOPPED}")
         status = int(state["ExecMainStatus"])
         code = status if state["ExecMainCode"] == EXITED else 128 + status
         # systemd counts microseconds of the monotonic clock.
         epoch = time.time() - time.monotonic()
         began = int(state["InactiveExitTimestampMonotonic"])
-        # This also ends processes that it left running.
-        call("systemctl", "stop", self._name)
+        self._remove("stop")  # which also ends processes that it left running
         if state["SubState"] == "failed":
-            call("systemctl", "reset-failed", self._name)
+            self._remove("reset-failed")
         return code, epoch + began / 1e6, epoch + ended / 1e6
+
+    def _remove(self, verb: str) -> None:
+        """Stop or reset it, unless somebody else was faster."""
+        done = call("systemctl", verb, self._name, check=False)
+        if done.returncode != 0 and "not loaded" not in done.stderr:
+            raise JobError(
+                f"systemctl {verb} {self._name} ended with {done.returncode}: {done.stderr.strip()}"
+            )
 
 
 class Container:
@@ -212,8 +224,15 @@ class Container:
         call("docker", "kill", f"--signal={signal}", self._id)
 
     def close(self) -> tuple[int, float, float]:
-        """Keep its log and remove it; returns its exit code, and when it was created and ended."""
-        code, made, ended = self._told("{{.State.ExitCode}} {{.Created}} {{.State.FinishedAt}}").split()
+        """Keep its log and remove it; returns its exit code, and when it was created and ended.
+
+        Raises:
+            JobError: somebody removed it, or is about to.
+        """
+        told = self._told("{{.State.Status}} {{.State.ExitCode}} {{.Created}} {{.State.FinishedAt}}")
+        state, code, made, ended = told.split()
+        if state in ("removing", "dead"):
+            raise JobError(f"The container {self._id[:12]} {STOPPED}")
         with self._log.open("ab") as log:
             subprocess.run(["docker", "logs", self._id], stdout=log, stderr=log, check=True, timeout=120)
         call("docker", "rm", self._id)

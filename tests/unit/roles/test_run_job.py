@@ -38,8 +38,11 @@ if verb == "show":
     state = {{"SubState": "running" if alive else about["ends"], "MainPID": pid if alive else 0}}
     state |= {{"ExecMainCode": about["code"], "ExecMainStatus": about["status"]}}
     state |= {{"InactiveExitTimestampMonotonic": about["began"]}}
+    state |= {{"ActiveExitTimestampMonotonic": 0 if alive else about["left"]}}
     state |= {{"ExecMainExitTimestampMonotonic": 0 if alive else about["ended"]}}
     print("\\n".join(f"{{name}}={{value}}" for name, value in state.items()))
+elif verb in about["removed_before"]:
+    sys.exit(f"Failed to {{verb}} some.service: Unit some.service not loaded.")
 elif verb == "kill":
     os.kill(pid, getattr(signal, sys.argv[2].removeprefix("--signal=")))
 """
@@ -59,7 +62,7 @@ elif verb == "inspect":
     if "Running" in sys.argv[3]:
         print("true" if lives() else "false", pid if lives() else 0)
     else:
-        print(about["code"], "2026-11-23T15:26:00.123456789Z", "2026-11-23T15:26:02.5Z")
+        print(about["state"], about["code"], "2026-11-23T15:26:00.123456789Z", "2026-11-23T15:26:02.5Z")
 elif verb == "logs":
     print("what it said")
 elif verb == "kill":
@@ -118,9 +121,11 @@ class Job:
     def ends(self, **about: object) -> None:
         """Set how the stand-ins report the job's end."""
         unit = {"pid": self.process.pid, "ends": "exited", "code": 1, "status": 0}
-        unit |= {"began": int(self.began * 1e6), "ended": int((self.began + 2) * 1e6)}
+        unit |= {"began": int(self.began * 1e6), "ended": int((self.began + 2) * 1e6), "left": 0}
+        unit |= {"removed_before": []}
         (self.folder / "unit.json").write_text(json.dumps(unit | about))
-        (self.folder / "container.json").write_text(json.dumps({"pid": self.process.pid, "code": 0} | about))
+        container = {"pid": self.process.pid, "state": "exited", "code": 0}
+        (self.folder / "container.json").write_text(json.dumps(container | about))
 
     @property
     def calls(self) -> list[str]:
@@ -197,10 +202,26 @@ def test_a_unit_that_was_stopped_by_somebody_is_no_run_that_ended(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = Job(tmp_path, monkeypatch, "pass")
-    job.ends(ends="dead", ended=0)
-    with pytest.raises(script.JobError, match=r"some\.service is gone: somebody stopped it"):
-        script.perform(job.asked)
-    assert not (tmp_path / "launch.json").exists()
+    for about in (
+        {"ends": "dead", "ended": 0},
+        # It ended by itself when it was told to, and systemd counts its exit code as a failure.
+        {"ends": "failed", "status": 143, "left": int((job.began + 1.9) * 1e6)},
+    ):
+        job.ends(**about)
+        with pytest.raises(script.JobError, match=r"some\.service is gone: somebody stopped it"):
+            script.perform(job.asked)
+        assert not (tmp_path / "launch.json").exists()
+    assert job.calls == ["reset-failed some.service"]
+
+
+@pytest.mark.parametrize("removed_before", [["stop"], ["stop", "reset-failed"]])
+def test_a_unit_that_somebody_else_removes_once_it_has_ended(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, removed_before: list[str]
+) -> None:
+    job = Job(tmp_path, monkeypatch, "pass")
+    left = int((job.began + 2.1) * 1e6)
+    job.ends(ends="failed", status=3, left=left, removed_before=removed_before)
+    assert script.perform(job.asked)["exit_code"] == 3
 
 
 def test_what_ends_well_is_not_noted_where_only_a_failure_is_to_be(
@@ -246,11 +267,12 @@ def test_a_container_that_ends_leaves_its_log_and_times(
     assert job.calls == ["rm 0123456789abcdef"]
 
 
+@pytest.mark.parametrize("about", [{"gone": True}, {"state": "removing", "code": 137}])
 def test_a_container_that_was_removed_by_somebody_is_no_run_that_ended(
-    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, about: dict[str, Any]
 ) -> None:
     job = Job(tmp_path, monkeypatch, "pass", container=True)
-    job.ends(gone=True)
+    job.ends(**about)
     with pytest.raises(script.JobError, match="The container 0123456789ab is gone: somebody stopped it"):
         script.perform(job.asked)
 
