@@ -6,6 +6,7 @@ loop, keeps it for the next call.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import shutil
 import subprocess
@@ -15,16 +16,33 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from tests.e2e.testbeds import ALONE, PLACE, ROOT, Testbed, crowd_testbed, kept_place, shared_testbed
+from tests.e2e.testbeds import (
+    ALONE,
+    CROWD_FOLDER,
+    PLACE,
+    ROOT,
+    SHARED_FOLDER,
+    Testbed,
+    crowd_testbed,
+    kept_place,
+    shared_testbed,
+)
 from tests.parts import VERBS, Nodes, Part
 
-Bed = Callable[[Path], Testbed]
 
-#: Testbeds that several parts use.
+@dataclasses.dataclass(frozen=True)
+class Bed:
+    """A testbed that several parts use."""
+
+    make: Callable[[Path], Testbed]
+    folder: str  # of the repository's copy that it is made from
+
+
+SHARED = Bed(shared_testbed, SHARED_FOLDER)
 BEDS: Mapping[Nodes, Bed] = {
-    Nodes.FRESH: shared_testbed,
-    Nodes.SHARED: shared_testbed,
-    Nodes.CROWD: crowd_testbed,
+    Nodes.FRESH: SHARED,
+    Nodes.SHARED: SHARED,
+    Nodes.CROWD: Bed(crowd_testbed, CROWD_FOLDER),
 }
 
 
@@ -88,7 +106,7 @@ def run(parts: list[Part], place: Path, *, alone: bool) -> int:
             for bed in kept:
                 take_down(bed, place)
     print("\n".join(["", *ended]), flush=True)
-    for name in (bed(ROOT).name for bed in kept if alone):
+    for name in (bed.make(ROOT).name for bed in kept if alone):
         print(f"\nThe testbed is kept for the next call; make testbed-down TESTBED={name} removes it.")
     return int(failed)
 
@@ -103,9 +121,10 @@ def run_one(part: Part, environment: Mapping[str, str]) -> int:
 
 
 def take_down(bed: Bed, place: Path) -> None:
-    """Take a testbed down, even one that an earlier call left, and remove what testbeds are made from."""
-    bed(ROOT).down()
-    shutil.rmtree(place, ignore_errors=True)
+    """Take a testbed down, even one that an earlier call left, and remove what it is made from."""
+    bed.make(ROOT).down()
+    if (place / bed.folder).exists():
+        shutil.rmtree(place / bed.folder)
 
 
 if __name__ == "__main__":

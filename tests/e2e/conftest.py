@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.testbeds import ALONE, PLACE, Testbed, copy_repository, shared_testbed
+from tests.e2e.testbeds import ALONE, PLACE, SHARED_FOLDER, Testbed, copy_repository, shared_testbed
 from tests.standins.determined import packages
 
-BELOW = ("a path with spaces that is " + "rather long, " * 5, "trainbed")
 STAMP = "/root/provisioned-with"
 #: What provisioning depends on, besides the stand-ins.
 PROVISIONED = (
@@ -34,7 +33,7 @@ PROVISIONED = (
 def testbed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     """The shared testbed, in whatever state it is."""
     given = os.environ.get(PLACE)
-    root = (Path(given) if given else tmp_path_factory.mktemp("e2e")).joinpath(*BELOW)
+    root = (Path(given) if given else tmp_path_factory.mktemp("e2e")).joinpath(SHARED_FOLDER, "trainbed")
     assert len(str(root)) > 100
     if kept() or not root.exists():
         copy_repository(root)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.conftest import bring_up_to_date
-from tests.e2e.testbeds import PLACE, TOY, Testbed, copy_repository, crowd_testbed
+from tests.e2e.testbeds import CROWD_FOLDER, PLACE, TOY, Testbed, copy_repository, crowd_testbed
 from tests.stacks import declared
 
 pytestmark = pytest.mark.wide
@@ -50,7 +50,7 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def crowd(tmp_path_factory: pytest.TempPathFactory, outside: Path) -> Iterator[Testbed]:
     """A testbed of four workers with two slots each and every stack, including the toy."""
     given = os.environ.get(PLACE)
-    root = Path(given, "crowd") if given else tmp_path_factory.mktemp("crowd")
+    root = Path(given, CROWD_FOLDER) if given else tmp_path_factory.mktemp("crowd")
     bed = crowd_testbed(copy_repository(root / "trainbed"), outside)
     if not given:
         bed.down()

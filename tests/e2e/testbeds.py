@@ -20,8 +20,11 @@ ROOT = Path(__file__).resolve().parents[2]
 TOY = ROOT / "tests" / "conformance" / "toy"
 BINARIES = Path(sys.executable).parent
 NODE_TIMEOUT_S = 180
-#: Set by tests/run.py: the shared testbed's folder, and whether named parts run alone on a kept testbed.
+#: Set by tests/run.py: where testbeds are made from, and whether named parts run alone on a kept testbed.
 PLACE, ALONE = "TRAINBED_TEST_PLACE", "TRAINBED_TEST_ALONE"
+#: Folders in that place, each with the copy of the repository that a testbed is made from.
+SHARED_FOLDER = "a path with spaces that is " + "rather long, " * 5
+CROWD_FOLDER = "crowd"
 
 
 @dataclasses.dataclass(frozen=True)
