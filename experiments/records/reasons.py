@@ -17,6 +17,8 @@ ECHO: Final = re.compile(
     r"|PeerError",
     re.IGNORECASE,
 )
+# How roles/runs/library/run_job.py says so.
+STOPPED: Final = "somebody stopped it during the run"
 ERROR_LINE: Final = re.compile(r"^\S*(Error|Exception|Failure)\b\s*:")
 SECRET: Final = re.compile(
     r"(?i)([\w.-]*(?:secret|password|passwd|credential|(?<![a-z])token(?![a-z]))[\w.-]*\s*[=:]\s*)[^\s,;'\"]+"
@@ -28,12 +30,15 @@ RULE: Final = re.compile(r"[\W_]*")  # an empty line or a separator
 def cause_of_failure(outputs: Path, ansible_log: Path, exit_code: int | None) -> str:
     """One sentence: what a rank said, else the stack's log, else Ansible.
 
-    `exit_code` is that of the stack's command. If it is 0 or None, the stack did not fail, and Ansible comes
-    before its log.
+    If `exit_code`, that of the stack's command, is 0 or None, the stack did not fail, and Ansible comes
+    before its log. If somebody stopped the command, Ansible comes before what ranks said of each other.
     """
-    told = _from_ranks(outputs)
-    if not told and not exit_code:
-        told = failure_message(ansible_log)
+    told, of_ansible = _from_ranks(outputs), failure_message(ansible_log)
+    stopped = of_ansible is not None and STOPPED in of_ansible
+    if not told:
+        told = of_ansible if stopped or not exit_code else None
+    elif stopped and ECHO.search(told):
+        told = of_ansible
     return sentence(told or _from_logs(outputs, exit_code) or _from_ansible(ansible_log))
 
 

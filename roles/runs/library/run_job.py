@@ -241,7 +241,7 @@ class Container:
     def _told(self, template: str) -> str:
         done = call("docker", "inspect", "--format", template, self._id, check=False)
         if done.returncode != 0:
-            raise JobError(f"The container {self._id[:12]} {STOPPED} {done.stderr.strip()}")
+            raise JobError(f"The container {self._id[:12]} {STOPPED}")
         return done.stdout
 
 

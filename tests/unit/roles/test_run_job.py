@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from experiments.records.reasons import STOPPED
 from tests.unit.roles.loading import load
 
 # Stand-ins for systemd and the engine, each with one job: a real process, started beforehand.
@@ -284,6 +285,10 @@ def test_without_an_engine_the_log_says_so(
     result = script.perform(job.asked | {"argv": [str(tmp_path / "nowhere"), "run", "image"]})
     assert result["exit_code"] == 127
     assert (tmp_path / "node.log").read_text().startswith("docker run failed: ")
+
+
+def test_records_recognise_a_stop(script: ModuleType) -> None:
+    assert STOPPED in script.STOPPED
 
 
 def test_moments_of_the_engine() -> None:

@@ -18,7 +18,7 @@ from experiments.records.compose import compose
 from experiments.records.observation import Observation, Request
 from experiments.records.outputs import DamagedOutput, ResultFile, read_output
 from experiments.records.rank_use import RankUse
-from experiments.records.reasons import cause_of_failure, sentence, without_secrets
+from experiments.records.reasons import STOPPED, cause_of_failure, sentence, without_secrets
 from experiments.records.record import SCHEMA, Record, parse_record, read_record, schema_text, write_record
 from experiments.util.errors import UserError
 from experiments.util.files import sha256
@@ -357,6 +357,21 @@ def test_a_rank_that_left_nothing_is_named_where_others_only_lost_it(tmp_path: P
     (tmp_path / "error-0.json").write_text(json.dumps(content))
     silent = cause_of_failure(tmp_path, tmp_path / "none.log", 1)
     assert silent.startswith("Rank 1 ") and "PeerError" in silent
+
+
+def test_a_stop_is_the_cause_where_ranks_only_lost_each_other(tmp_path: Path) -> None:
+    def error(kind: str, message: str) -> None:
+        content = {"rank": 1, "host": "worker2", "type": kind, "message": message}
+        (tmp_path / "error-1.json").write_text(json.dumps(content))
+
+    log = tmp_path / "ansible.log"
+    log.write_text(f"fatal: [worker1]: FAILED! => \n    msg: The container 1 is gone: {STOPPED}.\n")
+    for exit_code in (None, 1):  # one worker may have noted a failure before it was stopped
+        assert STOPPED in cause_of_failure(tmp_path / "nothing", log, exit_code)
+        error("RuntimeError", "[gloo] Connection closed by peer")
+        assert STOPPED in cause_of_failure(tmp_path, log, exit_code)
+        error("DataError", "The data are damaged.")
+        assert STOPPED not in cause_of_failure(tmp_path, log, exit_code)
 
 
 def test_what_ansible_says_over_several_lines_is_one_sentence(tmp_path: Path) -> None:
