@@ -70,6 +70,8 @@ python: {description: "Version of the node's own Python, such as 3.11.", type: s
 
 POLL_S: Final = 0.2
 KILLED_WITHIN_S: Final = 10.0
+# What systemctl and docker say of a unit or container that somebody else has removed meanwhile.
+GONE: Final = re.compile(r"not loaded|No such container|removal of container \w+ is already in progress")
 
 
 class StopError(Exception):
@@ -77,13 +79,14 @@ class StopError(Exception):
 
 
 def call(*command: str) -> str:
-    """Output of a command.
+    """Output of a command, which may find that what it ends is gone.
 
     Raises:
         StopError: it failed.
     """
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=150)
-    if done.returncode != 0:
+    errors = done.stderr.strip().splitlines()
+    if done.returncode != 0 and not (errors and all(GONE.search(error) for error in errors)):
         raise StopError(f"{' '.join(command)} ended with {done.returncode}: {done.stderr.strip()}")
     return done.stdout
 

@@ -133,6 +133,25 @@ def test_units_are_stopped_and_containers_removed(
     ]
 
 
+def test_what_somebody_else_has_removed_meanwhile_is_ended(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unit = "echo Unit some-1.service not loaded. >&2; exit 5"
+    container = "echo removal of container 0123 is already in progress >&2; exit 1"
+    systemctl = SYSTEMCTL.replace("touch {place}/stopped", f"touch {{place}}/stopped; {unit}")
+    programs(
+        tmp_path,
+        monkeypatch,
+        systemctl=systemctl.replace("esac", f"reset-failed) {unit} ;;\nesac"),
+        docker=f"{DOCKER}[ $1 != rm ] || {{{{ {container}; }}}}\n",
+    )
+    asked = {"units": ["some-*"], "containers": ["label"], "processes": [], "user": ME, "patience_s": 1}
+    assert script.end(asked) == ["some-1.service", "some-2.service", "0123"]
+    programs(tmp_path, monkeypatch, docker=DOCKER + "echo no room >&2; exit 1\n")
+    with pytest.raises(script.StopError, match=r"no room"):
+        script.end_containers(["label"])
+
+
 def test_a_node_without_an_engine_has_no_containers(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
