@@ -17,9 +17,9 @@ import json, os, re, subprocess, sys
 user, patterns, labels = json.loads(sys.argv[1])
 def ask(*command):
     try:
-        return subprocess.run(command, capture_output=True, text=True).stdout.split("\\n")
+        return subprocess.run(command, capture_output=True, text=True).stdout
     except FileNotFoundError:
-        return []
+        return ""
 ranks, found = [], []
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
@@ -33,9 +33,9 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         ranks.append(int(pid))
     if any(re.search(pattern, command) for pattern in patterns):
         found.append(command.strip())
-units = ask("systemctl", "list-units", "--plain", "--no-legend", "--state=running", "trainbed-run-*")
-containers = [i for label in labels for i in ask("docker", "ps", "--quiet", "--filter", f"label={label}")]
-others = [*found, *(line.split()[0] for line in units if line), *filter(None, containers)]
+units = ask("systemctl", "list-units", "--output=json", "--state=running", "trainbed-run-*")
+containers = [ask("docker", "ps", "--quiet", "--filter", f"label={label}").split() for label in labels]
+others = [*found, *(unit["unit"] for unit in json.loads(units or "[]")), *sum(containers, [])]
 print(json.dumps({"ranks": ranks, "others": others}))
 """
 

@@ -95,8 +95,9 @@ def units_there(patterns: list[str]) -> list[str]:
     """Units that match, including failed ones."""
     if not patterns:
         return []
-    listed = call("systemctl", "list-units", "--all", "--plain", "--no-legend", *patterns)
-    return [line.split()[0] for line in listed.splitlines() if line.strip()]
+    # As JSON: the description of a transient unit is its command, which may have several lines.
+    listed = json.loads(call("systemctl", "list-units", "--all", "--output=json", *patterns))
+    return [unit["unit"] for unit in listed]
 
 
 def containers_there(labels: list[str]) -> list[str]:

@@ -94,9 +94,10 @@ def test_processes_of_somebody_else_are_left_alone(script: ModuleType) -> None:
 SYSTEMCTL = """\
 #!/bin/sh
 echo "$@" >> {place}/calls
+first='"unit":"some-1.service"' second='"unit":"some-2.service","description":"sh -c two\\n--lines"'
 case $1 in list-units)
-    if [ -e {place}/stopped ]; then echo "some-1.service loaded failed failed it"; exit; fi
-    echo "some-1.service loaded active running it"; echo "some-2.service loaded active running it" ;;
+    if [ -e {place}/stopped ]; then echo "[{{$first}}]"; exit; fi
+    printf '[{{%s}}, {{%s}}]' "$first" "$second" ;;
 stop) touch {place}/stopped ;;
 esac
 """
