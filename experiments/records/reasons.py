@@ -19,6 +19,7 @@ ECHO: Final = re.compile(
 )
 # How roles/runs/library/run_job.py says so.
 STOPPED: Final = "somebody stopped it during the run"
+DEAD: Final = " (killed, or the node went away)"  # what it means if no log says more
 ERROR_LINE: Final = re.compile(r"^\S*(Error|Exception|Failure)\b\s*:")
 SECRET: Final = re.compile(
     r"(?i)([\w.-]*(?:secret|password|passwd|credential|(?<![a-z])token(?![a-z]))[\w.-]*\s*[=:]\s*)[^\s,;'\"]+"
@@ -66,10 +67,12 @@ def _from_ranks(outputs: Path) -> str | None:
     silent = _silent(outputs) if ECHO.search(f"{first['type']}: {first['message']}") else []
     says_who = first["type"] == "PeerError" and first["message"].startswith("Rank ")
     if silent and not says_who:
-        told = (
-            f"Rank {' and rank '.join(map(str, silent))} ended without a word (killed, or the node went away)"
-        )
-        return f"{told}; rank {first['rank']} on {first['host']} noticed: {first['type']}: {first['message']}"
+        told = f"Rank {' and rank '.join(map(str, silent))} ended without a word"
+        noticed = f"rank {first['rank']} on {first['host']} noticed: {first['type']}: {first['message']}"
+        log = _log_of_rank(outputs, silent[0])
+        lines = _lines(log) if log else []
+        why = f", and the log on {log.stem} ends with: {lines[-1]}" if log and lines else DEAD
+        return f"{told}{why}; {noticed}"
     more = f" ({len(errors)} ranks reported an error)" if len(errors) > 1 else ""
     return f"Rank {first['rank']} on {first['host']}: {first['type']}: {first['message']}{more}"
 
@@ -77,7 +80,7 @@ def _from_ranks(outputs: Path) -> str | None:
 def _silent(outputs: Path) -> list[int]:
     """Ranks that left neither their file nor an error."""
     try:
-        work = json.loads((outputs / "spec.json").read_bytes())["work"]
+        work = _work(outputs)
         ranks = range(int(work["workers"]) * int(work["slots_per_worker"]))
     except (OSError, ValueError, TypeError, KeyError):
         return []  # the run did not get that far
@@ -86,6 +89,21 @@ def _silent(outputs: Path) -> list[int]:
         for rank in ranks
         if not any((outputs / f"{name}-{rank}.json").exists() for name in ("rank", "error"))
     ]
+
+
+def _log_of_rank(outputs: Path, rank: int) -> Path | None:
+    """Log of the rank's node; None if the stack does not keep one for each node, or did not get that far."""
+    try:
+        nodes = json.loads((outputs / "launch.json").read_bytes())["nodes"]
+        path = outputs / "logs" / f"{nodes[rank // int(_work(outputs)['slots_per_worker'])]}.log"
+    except (OSError, ValueError, TypeError, KeyError, IndexError):
+        return None
+    return path if path.exists() else None
+
+
+def _work(outputs: Path) -> dict[str, Any]:
+    work: dict[str, Any] = json.loads((outputs / "spec.json").read_bytes())["work"]
+    return work
 
 
 def _rank_error(path: Path) -> dict[str, Any] | None:
@@ -104,7 +122,7 @@ def _rank_error(path: Path) -> dict[str, Any] | None:
 def _from_logs(outputs: Path, exit_code: int | None) -> str | None:
     told = []
     for path in sorted((outputs / "logs").glob("*.log")):
-        lines = [line.strip() for line in _tail(path) if not RULE.fullmatch(line.strip())]
+        lines = _lines(path)
         if lines:
             errors = [line for line in lines if ERROR_LINE.match(line)]
             told.append((not errors, path.stem, (errors or lines)[-1]))
@@ -114,6 +132,11 @@ def _from_logs(outputs: Path, exit_code: int | None) -> str | None:
     _, node, line = min(told, key=lambda each: each[0])
     ended = f"The stack's command ended with {exit_code}; " if exit_code else ""
     return f"{ended}{'its' if ended else 'The'} log on {node} ends with: {line}"
+
+
+def _lines(log: Path) -> list[str]:
+    """Its last lines, without separators."""
+    return [line.strip() for line in _tail(log) if not RULE.fullmatch(line.strip())]
 
 
 def _tail(path: Path, size: int = 65536) -> list[str]:

@@ -86,13 +86,15 @@ def test_the_crowd_is_as_declared(crowd: Testbed) -> None:
 def test_a_stack_conforms(crowd: Testbed, stack: str) -> None:
     found = outcomes(crowd, stack)
 
-    assert len(found) > 10 and set(found.values()) == {"passed"}, found
+    assert len(found) > 10
+    assert {name: outcome for name, outcome in found.items() if outcome != "passed"} == {}
 
 
 def test_the_toy_conforms(crowd: Testbed) -> None:
     found = outcomes(crowd, "toy")
 
-    assert len(found) > 10 and set(found.values()) == {"passed"}, found
+    assert len(found) > 10
+    assert {name: outcome for name, outcome in found.items() if outcome != "passed"} == {}
 
 
 @pytest.mark.parametrize("fault", BROKEN)

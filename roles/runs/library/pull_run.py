@@ -49,12 +49,13 @@ def note_launch(run_dir: Path) -> None:
     notes = [json.loads(note.read_text(encoding="utf-8")) for note in noted]
     if path.exists() or not notes or len(notes) != len(notes[0]["nodes"]):
         return
-    codes = [note["exit_code"] for note in notes]
+    # The first to fail: the others were ended because of it.
+    failed = min((note for note in notes if note["exit_code"]), key=lambda note: note["ended"], default=None)
     merged = {
         **notes[0],
         "started": min(note["started"] for note in notes),
         "ended": max(note["ended"] for note in notes),
-        "exit_code": next((code for code in codes if code), 0),
+        "exit_code": failed["exit_code"] if failed else 0,
     }
     path.write_text(json.dumps(merged, indent=4) + "\n", encoding="utf-8")
     for note in noted:

@@ -349,6 +349,13 @@ def test_a_rank_that_left_nothing_is_named_where_others_only_lost_it(tmp_path: P
     silent = cause_of_failure(tmp_path, tmp_path / "none.log", 1)
     assert silent.startswith("Rank 1 ") and silent.endswith(f"RuntimeError: {closed}.")
     assert "rank 0" in silent and "worker1" in silent
+    # Where each node has a log, that of the rank's node says more.
+    (tmp_path / "launch.json").write_text(json.dumps({"nodes": ["worker1", "worker2"]}))
+    (tmp_path / "logs").mkdir()
+    for node, line in (("worker1", "Closing."), ("worker2", "/bin/sh: python: not found")):
+        (tmp_path / "logs" / f"{node}.log").write_text(f"{line}\n")
+    logged = cause_of_failure(tmp_path, tmp_path / "none.log", 1)
+    assert logged.startswith("Rank 1 ") and "worker2 ends with: /bin/sh: python: not found;" in logged
     (tmp_path / "rank-1.json").write_text("{}")
     assert cause_of_failure(tmp_path, tmp_path / "none.log", 1) == alone
     # The rendezvous store may be lost together with the rank.
