@@ -99,11 +99,13 @@ GRACE: Final = 30.0  # s, once another node has failed
 KILL_AFTER: Final = 10.0  # s, after SIGTERM
 ENDED: Final = ("exited", "failed", "dead")
 EXITED: Final = "1"  # CLD_EXITED of waitid(2): the status is an exit code; otherwise it is a signal's number
+SYSTEMDS_OWN: Final = range(200, 246)  # exit codes if systemd could not execute a command
 PROPERTIES: Final = (
     "SubState",
     "MainPID",
     "ExecMainCode",
     "ExecMainStatus",
+    "ExecMainStartTimestampMonotonic",
     "InactiveExitTimestampMonotonic",
     "ActiveExitTimestampMonotonic",
     "ExecMainExitTimestampMonotonic",
@@ -145,9 +147,18 @@ class Unit:
         Raises:
             NotStarted: systemd could not start it.
         """
+        before = time.monotonic()
         done = call(*self._start, check=False)
-        if done.returncode != 0:
-            raise NotStarted(f"systemd-run failed: {done.stderr.strip()}", done.returncode)
+        if done.returncode == 0:
+            return
+        self.process()
+        status = int(self._state["ExecMainStatus"])
+        tried = int(self._state["ExecMainStartTimestampMonotonic"]) >= before * 1e6
+        executed = self._state["ExecMainCode"] != EXITED or status not in SYSTEMDS_OWN
+        # systemd-run also fails if the command was started, but failed at once.
+        if not (tried and executed):
+            why = done.stderr.strip() or f"status {status if tried else done.returncode}, see systemd.exec(5)"
+            raise NotStarted(f"systemd-run failed: {why}", done.returncode)
 
     def process(self) -> int | None:
         """Id of its main process; 0 before there is one, None once it has ended."""

@@ -38,6 +38,7 @@ if verb == "show":
     alive = lives()
     state = {{"SubState": "running" if alive else about["ends"], "MainPID": pid if alive else 0}}
     state |= {{"ExecMainCode": about["code"], "ExecMainStatus": about["status"]}}
+    state |= {{"ExecMainStartTimestampMonotonic": about["executed"]}}
     state |= {{"InactiveExitTimestampMonotonic": about["began"]}}
     state |= {{"ActiveExitTimestampMonotonic": 0 if alive else about["left"]}}
     state |= {{"ExecMainExitTimestampMonotonic": 0 if alive else about["ended"]}}
@@ -123,7 +124,7 @@ class Job:
         """Set how the stand-ins report the job's end."""
         unit = {"pid": self.process.pid, "ends": "exited", "code": 1, "status": 0}
         unit |= {"began": int(self.began * 1e6), "ended": int((self.began + 2) * 1e6), "left": 0}
-        unit |= {"removed_before": []}
+        unit |= {"removed_before": [], "executed": 0}
         (self.folder / "unit.json").write_text(json.dumps(unit | about))
         container = {"pid": self.process.pid, "state": "exited", "code": 0}
         (self.folder / "container.json").write_text(json.dumps(container | about))
@@ -196,7 +197,31 @@ def test_a_unit_that_cannot_be_started_says_so_in_its_log(
     job.write("systemd-run", SYSTEMD_RUN, starts='sys.stderr.write("no such program"); sys.exit(203)')
     assert script.perform(job.asked)["exit_code"] == 203 == job.note["exit_code"]
     assert (tmp_path / "node.log").read_text() == "systemd-run failed: no such program\n"
-    assert (tmp_path / "failed").exists() and not (tmp_path / "calls").exists()
+    assert (tmp_path / "failed").exists() and job.calls == []
+
+
+def test_what_systemd_cannot_execute_was_not_started(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path, monkeypatch, "pass")
+    job.write("systemd-run", SYSTEMD_RUN, starts="sys.exit(1)")
+    job.ends(ends="failed", status=200, executed=int((job.began + 3600) * 1e6))
+    assert script.perform(job.asked)["exit_code"] == 1
+    assert (tmp_path / "node.log").read_text() == "systemd-run failed: status 200, see systemd.exec(5)\n"
+
+
+def test_a_unit_that_fails_before_systemd_run_has_ended_was_started(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path, monkeypatch, "pass")
+    job.write("systemd-run", SYSTEMD_RUN, starts="sys.exit(1)")
+    (tmp_path / "node.log").write_text("python: not found\n")
+    job.ends(ends="failed", status=127, executed=int((job.began + 3600) * 1e6))
+    assert script.perform(job.asked)["exit_code"] == 127 == job.note["exit_code"]
+    assert (tmp_path / "node.log").read_text() == "python: not found\n"
+    # An earlier unit of this name says nothing about the one that could not be started.
+    job.ends(ends="failed", status=127, executed=int((job.began - 1) * 1e6))
+    assert script.perform(job.asked)["exit_code"] == 1
 
 
 def test_a_unit_that_was_stopped_by_somebody_is_no_run_that_ended(
