@@ -106,8 +106,12 @@ def run(parts: list[Part], place: Path, *, alone: bool) -> int:
             for bed in kept:
                 take_down(bed, place)
     print("\n".join(["", *ended]), flush=True)
-    for name in (bed.make(ROOT).name for bed in kept if alone):
-        print(f"\nThe testbed is kept for the next call; make testbed-down TESTBED={name} removes it.")
+    for bed in kept if alone else ():
+        testbed = bed.make(ROOT)
+        # One part takes it down itself.
+        if testbed.state.exists():
+            command = f"make testbed-down TESTBED={testbed.name}"
+            print(f"\nThe testbed is kept for the next call; {command} removes it.")
     return int(failed)
 
 
