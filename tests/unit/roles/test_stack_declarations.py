@@ -15,6 +15,26 @@ from tests.unit.roles.loading import ROOT, load
 
 plugin = load("roles/runs/lookup_plugins/stack_leftovers.py")
 STACKS = sorted(path.parents[1].name for path in ROOT.glob("roles/*/tasks/run.yml"))
+#: Command lines of each stack's processes on a worker; the last two are of Determined's real agent.
+SEEN = {
+    "ddp": [
+        "/usr/bin/python3 /opt/env/bin/torchrun --nnodes=2 -m training.launchers.ddp --spec s",
+        "/opt/env/bin/python -u -m training.launchers.ddp --spec /srv/runs/spec.json",
+    ],
+    "spark": [
+        "java -cp /opt/jars org.apache.spark.executor.CoarseGrainedExecutorBackend --driver-url spark://x",
+        "/opt/env/bin/python -m pyspark.ml.torch.torch_run_process_wrapper --nnodes=2 /tmp/tmpab/train.py",
+        "/opt/env/bin/python -m torch.distributed.run --nnodes=2 /tmp/tmpab/train.py",
+        "/opt/env/bin/python -u /tmp/tmpab/train.py",
+    ],
+    "determined": [
+        "/opt/env/bin/python /opt/env/bin/torchrun --nnodes=2 -m training.launchers.determined --spec s",
+        "/opt/env/bin/python -u -m training.launchers.determined --spec /srv/runs/spec.json",
+        "python3 -m determined.launch.torch_distributed -- -m training.launchers.determined --spec s",
+        "python3 -m torch.distributed.run --nnodes 2 --module determined.exec.pid_client s -- "
+        "python3 -m determined.launch.wrap_rank RANK -- python3 -m training.launchers.determined --spec s",
+    ],
+}
 
 
 def declared(stack: str) -> dict[str, Any]:
@@ -63,3 +83,18 @@ def test_units_that_a_stack_starts_are_among_those_that_it_declares(stack: str) 
     content = declared(stack)
     patterns = {unit for name in ("master", "workers") for unit in content[name].get("units", [])}
     assert units and all(any(unit.startswith(each.partition("*")[0]) for each in patterns) for unit in units)
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_processes_of_a_run_are_claimed_by_their_own_stack_only(stack: str) -> None:
+    # Determined's master ends its tasks; killed by another stack's cleaning up, they would end in error.
+    claimed = {
+        other: [
+            line
+            for line in SEEN[stack]
+            for each in declared(other)["workers"].get("processes", [])
+            if re.search(each, line)
+        ]
+        for other in STACKS
+    }
+    assert claimed == {other: SEEN[stack] if other == stack != "determined" else [] for other in STACKS}
