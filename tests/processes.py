@@ -20,7 +20,7 @@ def ask(*command):
         return subprocess.run(command, capture_output=True, text=True).stdout
     except FileNotFoundError:
         return ""
-ranks, found = [], []
+ranks, found = {}, []
 for pid in filter(str.isdigit, os.listdir("/proc")):
     try:
         if os.stat(f"/proc/{pid}").st_uid != user:
@@ -29,8 +29,9 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         command = open(f"/proc/{pid}/cmdline", "rb").read().replace(b"\\0", b" ").decode(errors="replace")
     except OSError:
         continue
-    if any(each.startswith(b"RANK=") for each in environment):
-        ranks.append(int(pid))
+    for each in environment:
+        if each.startswith(b"RANK="):
+            ranks[pid] = int(each[5:])
     if any(re.search(pattern, command) for pattern in patterns):
         found.append(command.strip())
 units = ask("systemctl", "list-units", "--output=json", "--state=running", "trainbed-run-*")
@@ -44,7 +45,7 @@ print(json.dumps({"ranks": ranks, "others": others}))
 class Running:
     """What runs have on one node."""
 
-    ranks: list[int]  # their process ids
+    ranks: dict[int, int]  # the number of each, by process id
     others: list[str]  # command lines, units, and ids of containers
 
     @property
@@ -67,4 +68,5 @@ def running(host: Host, uid: int, declared: Iterable[OnNode]) -> Running:
     done = host.run("python3 -c %s %s", FIND, json.dumps([uid, processes, containers]))
     if done.rc != 0:
         raise RuntimeError(f"what runs have on a node can't be listed: {done.stderr}")
-    return Running(**json.loads(done.stdout))
+    found = json.loads(done.stdout)
+    return Running({int(pid): number for pid, number in found["ranks"].items()}, found["others"])

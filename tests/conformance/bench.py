@@ -165,17 +165,20 @@ class Bench:
             assert process.poll() is None, f"the command ended with {process.returncode} before it trained"
             return int(self.on(self.master, counted, check=False) or 0) >= before + 2
 
-        self._wait(trains, "the run trains")
-        yield matrix, process
+        try:
+            self._wait(trains, "the run trains")
+            yield matrix, process
+        finally:
+            self._end(process)
 
     def ended(self, process: subprocess.Popen[bytes]) -> int:
         """Wait for the end of a command; its exit code."""
         self._wait(lambda: process.poll() is not None, "the command has ended")
         return int(process.returncode)
 
-    def ranks(self, node: str) -> list[int]:
-        """Process ids of the ranks on a node."""
-        return self._running(node).ranks
+    def ranks(self) -> dict[str, dict[int, int]]:
+        """The ranks on each worker: their numbers by process id."""
+        return {node: self._running(node).ranks for node in self.workers}
 
     def leftovers(self) -> dict[str, list[str]]:
         """What is left of runs, by node; empty if all is as it should be."""
@@ -200,9 +203,13 @@ class Bench:
     def close(self) -> None:
         """End what a failed test left, as Ctrl-C would."""
         for process in self._processes:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGINT)
-                process.wait(WAIT_S)
+            self._end(process)
+
+    @staticmethod
+    def _end(process: subprocess.Popen[bytes]) -> None:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(WAIT_S)
 
     @staticmethod
     def _wait(ready: Callable[[], bool], what: str, seconds: float = WAIT_S) -> None:
