@@ -15,8 +15,8 @@ from tests.unit.roles.loading import ROOT, load
 
 plugin = load("roles/runs/lookup_plugins/stack_leftovers.py")
 STACKS = sorted(path.parents[1].name for path in ROOT.glob("roles/*/tasks/run.yml"))
-#: Command lines of each stack's processes on a worker; the last two are of Determined's real agent.
-SEEN = {
+#: Of each stack's processes on a worker; the last two are of a real Determined agent, by its SDK's source.
+COMMAND_LINES = {
     "ddp": [
         "/usr/bin/python3 /opt/env/bin/torchrun --nnodes=2 -m training.launchers.ddp --spec s",
         "/opt/env/bin/python -u -m training.launchers.ddp --spec /srv/runs/spec.json",
@@ -91,10 +91,12 @@ def test_processes_of_a_run_are_claimed_by_their_own_stack_only(stack: str) -> N
     claimed = {
         other: [
             line
-            for line in SEEN[stack]
+            for line in COMMAND_LINES[stack]
             for each in declared(other)["workers"].get("processes", [])
             if re.search(each, line)
         ]
         for other in STACKS
     }
-    assert claimed == {other: SEEN[stack] if other == stack != "determined" else [] for other in STACKS}
+    assert claimed == {
+        other: COMMAND_LINES[stack] if other == stack != "determined" else [] for other in STACKS
+    }
