@@ -6,7 +6,14 @@ VARIANT ?= cpu
 STACK ?=
 ARGS ?=
 ONLY ?=
+TESTBED_KIND ?= container
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
+ifeq ($(TESTBED_KIND),vm)
+ANSIBLE_INVENTORY ?= $(CURDIR)/inventory/vm
+export ANSIBLE_INVENTORY
+else ifneq ($(TESTBED_KIND),container)
+$(error TESTBED_KIND is '$(TESTBED_KIND)', and must be container or vm)
+endif
 
 in = env="$$(requirements/bootstrap $(1))" && PATH="$$env/bin:$$PATH" && export PATH &&
 

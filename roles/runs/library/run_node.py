@@ -39,6 +39,10 @@ options:
     default: []
   user: {description: The user whose processes are ended; nobody else's., type: str, required: true}
   patience_s: {description: Seconds that processes have to end by themselves., type: float, default: 20}
+  timers_command:
+    description: "Command that pauses the distribution's timers, if it is there; empty to leave them alone."
+    type: str
+    default: ""
   image_note: {description: File that names this node's image., type: path, required: true}
   stacks_note:
     description: File on the master that lists the cluster's stacks.
@@ -202,6 +206,7 @@ def main() -> None:
             "processes": strings,
             "user": {"type": "str", "required": True},
             "patience_s": {"type": "float", "default": 20.0},
+            "timers_command": {"type": "str", "default": ""},
             "image_note": {"type": "path", "required": True},
             "stacks_note": {"type": "path", "required": True},
         },
@@ -211,6 +216,8 @@ def main() -> None:
     try:
         if asked["end"]:
             ended = anything_there(asked) if module.check_mode else end(asked)
+        if asked["timers_command"] and Path(asked["timers_command"]).exists() and not module.check_mode:
+            call(asked["timers_command"], "pause")
     except (StopError, OSError, subprocess.SubprocessError) as error:
         module.fail_json(msg=str(error))
     module.exit_json(
