@@ -20,6 +20,7 @@ class Nodes(enum.Enum):
     FRESH = "the shared testbed, made from nothing"
     SHARED = "the shared testbed, as it was left; made if missing"
     CROWD = "a testbed of four workers with two slots each; made if missing"
+    VIRTUAL = "three virtual machines; made if missing"
     OWN = "testbeds of its own"
 
 
@@ -145,6 +146,20 @@ TEST_WIDE = (
         "a toy stack from outside the checkout conforms; broken toys fail the right checks",
         (pytest(*WIDE, "-k", "toy", "tests/e2e/test_conformance.py"),),
         Nodes.CROWD,
+    ),
+    *(
+        Part(
+            name,
+            proves,
+            (pytest(*WIDE, "-k", name.replace("-", "_"), "tests/e2e/test_virtual.py"),),
+            Nodes.VIRTUAL,
+        )
+        for name, proves in (
+            ("machines-provision", "three virtual machines, as rough as real ones, are set up"),
+            ("machines-again", "provisioning them again changes nothing, and they are verified"),
+            ("machines-run", "every stack trains on them, before and after a reboot of all"),
+            ("machines-return", "they come back after a power cut, and are removed without a trace"),
+        )
     ),
     # Parts on the shared testbed come last: it is kept to the end, and disks have no room for several.
     Part(

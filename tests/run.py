@@ -22,10 +22,12 @@ from tests.e2e.testbeds import (
     PLACE,
     ROOT,
     SHARED_FOLDER,
+    VIRTUAL_FOLDER,
     Testbed,
     crowd_testbed,
     kept_place,
     shared_testbed,
+    virtual_testbed,
 )
 from tests.parts import VERBS, Nodes, Part
 
@@ -43,6 +45,7 @@ BEDS: Mapping[Nodes, Bed] = {
     Nodes.FRESH: SHARED,
     Nodes.SHARED: SHARED,
     Nodes.CROWD: Bed(crowd_testbed, CROWD_FOLDER),
+    Nodes.VIRTUAL: Bed(virtual_testbed, VIRTUAL_FOLDER),
 }
 
 
@@ -110,7 +113,8 @@ def run(parts: list[Part], place: Path, *, alone: bool) -> int:
         testbed = bed.make(ROOT)
         # One part takes it down itself.
         if testbed.state.exists():
-            command = f"make testbed-down TESTBED={testbed.name}"
+            kind = " TESTBED_KIND=vm" if testbed.virtual else ""
+            command = f"make testbed-down TESTBED={testbed.name}{kind}"
             print(f"\nThe testbed is kept for the next call; {command} removes it.")
     return int(failed)
 

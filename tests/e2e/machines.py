@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
 
-ENGINE = Path(__file__).resolve().parents[2] / "roles" / "testbed" / "files"
+import psutil
+
+ROLES = Path(__file__).resolve().parents[2] / "roles"
+ENGINE = ROLES / "testbed" / "files"
+MACHINES = ROLES / "testbed_vm" / "files"
 
 
 class Machine(Protocol):
@@ -69,6 +76,96 @@ class Container:
     def console(self, command: str) -> None:
         """Run a shell command in it, through the engine."""
         self._docker("exec", self._name, "sh", "-c", command)
+
+
+class Virtual:
+    """A machine with a kernel of its own."""
+
+    def __init__(
+        self,
+        name: str,
+        state: Path,
+        run: Callable[..., object],
+        hang_up: Callable[[], None],
+        shell: Callable[..., object],
+    ) -> None:
+        """`shell` runs a command on the node as root, over SSH; for the rest see `Container`."""
+        self._name = name
+        self._disk = state / "machines" / name / "disk.img"
+        self._state = state
+        self._run = run
+        self._hang_up = hang_up
+        self._shell = shell
+
+    def _machines(self, verb: str) -> None:
+        self._hang_up()
+        self._run(
+            "env",
+            f"PYTHONPATH={MACHINES}",
+            sys.executable,
+            "-m",
+            "trainbed_machines",
+            verb,
+            str(self._state),
+            "--cache",
+            str(cache()),
+            "--node",
+            self._name,
+        )
+
+    def restart(self) -> None:
+        """Reboot it; returns once it has gone down."""
+        # The node's own clock and boot are its own: only a new boot id tells that it was away.
+        self._shell("systemctl --no-block reboot")
+        self._hang_up()
+
+    def power_off(self) -> None:
+        """Shut it down."""
+        self._shell("systemctl --no-block poweroff")
+        self._hang_up()
+        end = time.monotonic() + 180
+        while programs(str(self._disk)):
+            assert time.monotonic() < end, f"{self._name} does not shut down"
+            time.sleep(0.5)
+
+    def power_on(self) -> None:
+        """Start it."""
+        self._machines("start")
+
+    def pull_the_plug(self) -> None:
+        """Kill all its processes."""
+        self._machines("kill")
+
+    def remove(self) -> None:
+        """Kill it and delete its disk."""
+        self._machines("kill")
+        self._disk.unlink()
+
+    def console(self, command: str) -> None:
+        """These machines have none that takes commands."""
+        raise NotImplementedError(f"{self._name} has no console for: {command}")
+
+
+def cache() -> Path:
+    """Where base systems, and disks with what masters fetched, are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainbed" / "machines"
+
+
+def programs(of: str) -> list[str]:
+    """Command lines of the virtual machines on this host that contain this text."""
+    lines = [" ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"])]
+    return [line for line in lines if line.startswith(("linux.uml", "qemu-system")) and of in line]
+
+
+def virtual_remains(prefix: str) -> list[str]:
+    """Interfaces, rules and processes of a testbed of virtual machines that are left on their host."""
+    first, second, third = prefix.split(".")
+    name = f"tb-{int(first) % 10}{second}-{third}"
+    found = subprocess.run(
+        ["ip", "-o", "link"], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    found += subprocess.run(["iptables-save"], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [line for line in [*found, *programs(name)] if name in line]
 
 
 def remains(testbed: str) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from tests.connections import Inventory
-from tests.e2e.machines import Container, Machine
+from tests.e2e.machines import Container, Machine, Virtual
 
 ROOT = Path(__file__).resolve().parents[2]
 TOY = ROOT / "tests" / "conformance" / "toy"
@@ -25,6 +25,7 @@ PLACE, ALONE = "TRAINBED_TEST_PLACE", "TRAINBED_TEST_ALONE"
 #: Folders in that place, each with the copy of the repository that a testbed is made from.
 SHARED_FOLDER = "a path with spaces that is " + "rather long, " * 5
 CROWD_FOLDER = "crowd"
+VIRTUAL_FOLDER = "virtual"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +71,13 @@ class Testbed:
     def state(self) -> Path:
         """Where this machine keeps the testbed's keys and settings."""
         states = self.environment.get("XDG_STATE_HOME") or Path.home() / ".local/state"
-        return Path(states) / "trainbed" / self.name
+        kind = ("vm",) if self.virtual else ()
+        return Path(states).joinpath("trainbed", *kind, self.name)
+
+    @property
+    def virtual(self) -> bool:
+        """Whether its nodes are virtual machines."""
+        return dict(self.extra).get("TESTBED_KIND") == "vm"
 
     def run(
         self,
@@ -137,6 +144,14 @@ class Testbed:
 
     def machine(self, name: str) -> Machine:
         """The machine under a node, which can be restarted or removed."""
+        if self.virtual:
+            return Virtual(
+                name,
+                self.state,
+                self.run,
+                lambda: self.connections.hang_up(name),
+                lambda command: self.node(name, command),
+            )
         return Container(f"{self.name}-{name}", self.run, lambda: self.connections.hang_up(name))
 
     def ansible(self, pattern: str, command: str) -> Done:
@@ -174,6 +189,16 @@ def crowd_testbed(root: Path, stacks: Path = TOY) -> Testbed:
     inventory = root / "tests" / "e2e" / "inventories" / "crowd"
     given = (("ANSIBLE_INVENTORY", str(inventory)), ("TRAINBED_STACKS", str(stacks)))
     return Testbed("trainbed-crowd", "198.18.81", root, given)
+
+
+def virtual_testbed(root: Path) -> Testbed:
+    """The testbed of virtual machines, rough as a fixed seed draws them."""
+    given = {
+        "TESTBED_KIND": "vm",
+        "ANSIBLE_INVENTORY": str(root / "inventory" / "vm"),
+        "TESTBED_SEED": "1",
+    }
+    return Testbed("trainbed-vm-test", "198.18.83", root, tuple(given.items()))
 
 
 def kept_place() -> Path:

