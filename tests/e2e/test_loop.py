@@ -114,18 +114,15 @@ def test_preflight_says_everything_that_is_wrong_at_once(testbed: Testbed) -> No
     assert testbed.node("master", "test -e /opt/trainbed", check=False).code == 1
 
 
-def test_preflight_names_a_node_that_cannot_be_reached_and_a_loopback_name(testbed: Testbed) -> None:
-    testbed.node("worker1", "cp /etc/hosts /root/hosts && echo '127.0.1.1 worker1' > /etc/hosts")
+def test_preflight_names_a_node_that_cannot_be_reached(testbed: Testbed) -> None:
     testbed.machine("worker2").power_off()
     try:
         done = testbed.playbook("provision", check=False, ANSIBLE_TIMEOUT="5")
     finally:
         testbed.machine("worker2").power_on()
-        testbed.node("worker1", "cp /root/hosts /etc/hosts && rm /root/hosts")
     text = re.sub(r"\s+", " ", done.output)
     assert done.code != 0
     assert "worker2 cannot be reached" in text
-    assert "its own name worker1 resolves to 127.0.1.1" in text
     wait_for(
         "worker2 answers again",
         lambda: testbed.run("ansible", "worker2", "-m", "ansible.builtin.ping", check=False).code == 0,
@@ -148,6 +145,8 @@ def test_a_required_stack_that_cannot_be_had_stops_before_anything_is_changed(te
 
 
 def test_provisions_every_stack(testbed: Testbed) -> None:
+    # As Debian's installer leaves a machine.
+    testbed.node("worker1", "sed -i '1i 127.0.1.1 worker1' /etc/hosts")
     provision(testbed)
 
 
@@ -278,8 +277,12 @@ def test_an_interrupted_matrix_leaves_nothing_running(testbed: Testbed) -> None:
     # Through the playbook, as an admin would; the other tests use `make matrix`.
     given = json.dumps({"matrix": str(small(testbed))})
     process = start_training(testbed, "ansible-playbook", "playbooks/run_matrix.yml", "-e", given)
+    # Timers of the distribution wait until nobody measures any more.
+    timer = "systemctl is-active dpkg-db-backup.timer"
+    assert "inactive" in testbed.node("worker1", timer, check=False).output
     assert "1 of 2" in interrupt(process)
     assert nothing_runs(testbed)
+    assert testbed.node("worker1", timer).output.strip() == "active"
     assert [record["status"] for record in records(testbed, "small")] == ["interrupted"]
 
 
