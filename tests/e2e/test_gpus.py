@@ -86,15 +86,16 @@ def test_gpus_that_are_wanted_and_not_there_stop_everything_before_it_begins(tes
     assert all(counts["changed"] == 0 for counts in done.recap().values())
 
 
-def test_an_environment_that_is_not_locked_stops_everything_before_it_begins(testbed: Testbed) -> None:
-    options = with_gpus(testbed, "1c02")
+def test_an_environment_that_cannot_be_locked_stops_everything_before_it_begins(testbed: Testbed) -> None:
+    options = [*with_gpus(testbed, "1c02"), "-e", "artifacts_torch_index=http://127.0.0.1:9/whl/cu126"]
     done = testbed.playbook("provision", "-e", "worker_device=cuda", *options, check=False)
     said = re.sub(r"\s+", " ", done.output)
     assert done.code != 0
     assert (
         "There is no lock cu126-py3.11.txt for the environment that the nodes' Python and GPUs need" in said
     )
-    assert "'make lock VARIANT=cu126' where https://download.pytorch.org/whl/cu126 can be reached" in said
+    assert "the index http://127.0.0.1:9/whl/cu126 does not answer" in said
+    assert "choose another environment_variant: cpu and cu130 have locks" in said
     assert all(counts["changed"] == 0 for counts in done.recap().values())
 
 

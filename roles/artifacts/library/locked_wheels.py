@@ -133,7 +133,8 @@ def divided(lock: str) -> tuple[str, str]:
     found = re.search(r"^torch==[^\n]*\n(?:[ \t]+[^\n]*\n)*", lock, re.MULTILINE)
     if found is None or "--hash=sha256:" not in found[0]:
         raise Unavailable(
-            "The lock has no torch with a hash, and nothing is installed unchecked: write it with 'make lock'."
+            "The lock has no torch with a hash, and nothing is installed unchecked: write it with "
+            "'make lock'."
         )
     return found[0], lock[: found.start()] + lock[found.end() :]
 
@@ -153,12 +154,13 @@ def fetch_torch(environment: Path, log: Path, store: Path, lock: Path, index: st
     if reachable(index) and pip(environment, log, *arguments, "--extra-index-url", index):
         return index
     torch = lock.read_text(encoding="utf-8").split()[0]
-    other = "" if "+" not in torch else ", or choose the build that PyPI has (-e environment_variant=cu130, not for GPUs older than Turing)"
+    why = "does not have it" if reachable(index) else "does not answer"
+    pypis = "(-e environment_variant=cu130, for CPUs, too, but not for GPUs older than Turing)"
+    other = f", or choose the build that PyPI has {pypis}" if "+" in torch else ""
     raise Unavailable(
-        f"{torch} is unavailable, both from the sources in pip's settings and from {index} (which "
-        f"{'does not have it' if reachable(index) else 'does not answer'}): {last_error(log)} No other build is "
-        "used instead: put its wheel into a directory that pip's find-links names on the master, set "
-        f"artifacts_torch_index to a mirror{other}."
+        f"{torch} is unavailable, both from the sources in pip's settings and from {index} (which {why}): "
+        f"{last_error(log)}. No other build is used instead: put its wheel into a directory that pip's "
+        f"find-links names on the master, set artifacts_torch_index to a mirror{other}."
     )
 
 
@@ -208,7 +210,9 @@ def fetch(asked: dict[str, Any], store: Path, log: Path) -> None:
         environment = Path(scratch) / "venv"
         subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
         torch, rest = (Path(scratch) / name for name in ("torch.txt", "rest.txt"))
-        for path, part in zip((torch, rest), divided(Path(asked["lock"]).read_text(encoding="utf-8")), strict=True):
+        for path, part in zip(
+            (torch, rest), divided(Path(asked["lock"]).read_text(encoding="utf-8")), strict=True
+        ):
             path.write_text(part, encoding="utf-8")
         source = fetch_torch(environment, log, store, torch, os.environ["TORCH_INDEX"])
         fetch_locked(environment, log, store, str(rest), "the locked environment")
