@@ -298,6 +298,6 @@ def test_without_lock_and_index_one_sentence_names_both_and_the_ways_out(
         "There is no lock cu126-py3.12.txt for the environment that the nodes' Python and GPUs need, and it "
         "can't be made here, so nothing was changed: the index http://127.0.0.1:9/whl does not answer "
         "([Errno 111] Connection refused), and only it has torch==2.13.0+cu126. Put a lock made elsewhere "
-        f"('make lock VARIANT=cu126') into {site}/locks, set artifacts_torch_index to a mirror, or choose another "
-        "environment_variant: cpu and cu130 have locks."
+        f"('make lock VARIANT=cu126') into {site}/locks, set artifacts_torch_index to a mirror, or choose "
+        "another environment_variant: cpu and cu130 have locks."
     ) in words(done)
