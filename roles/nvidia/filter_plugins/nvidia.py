@@ -203,8 +203,8 @@ def nvidia_blame(secure_boot: str, log: str, dkms: str) -> str:
     )
     if re.search(refused, log):
         return (
-            "The kernel refuses the module, because no enrolled key has signed it (Secure Boot): enrol the key "
-            "of dkms (mokutil --import /var/lib/dkms/mok.pub, then reboot), or switch Secure Boot off."
+            "The kernel refuses the module, because no enrolled key has signed it (Secure Boot): enrol the "
+            "key of dkms (mokutil --import /var/lib/dkms/mok.pub, then reboot), or switch Secure Boot off."
         )
     if "Open nvidia.ko is only ready for use on Data Center GPUs" in log:
         return "The open modules of this branch leave this card alone: set nvidia_modules: proprietary."
