@@ -116,10 +116,12 @@ def fetch_locked(environment: Path, log: Path, place: Path, lock: str, what: str
 
 
 def reachable(url: str) -> bool:
-    """Whether an index answers within seconds."""
+    """Whether an index answers within seconds, if only to ask for a login, which pip has."""
     try:
-        with urllib.request.urlopen(url.rstrip("/") + "/", timeout=5):
+        with urllib.request.urlopen(without_credentials(url).rstrip("/") + "/", timeout=5):
             return True
+    except urllib.error.HTTPError:
+        return True
     except (urllib.error.URLError, TimeoutError, OSError):
         return False
 
@@ -157,10 +159,12 @@ def fetch_torch(environment: Path, log: Path, store: Path, lock: Path, index: st
     why = "does not have it" if reachable(index) else "does not answer"
     pypis = "(-e environment_variant=cu130, for CPUs, too, but not for GPUs older than Turing)"
     other = f", or choose the build that PyPI has {pypis}" if "+" in torch else ""
+    said = f"{torch} is unavailable, both from the sources in pip's settings and from {index} (which {why})"
+    if "DO NOT MATCH THE HASHES" in log.read_text(encoding="utf-8"):
+        said = f"The wheel of {torch} that was found is not the lock's: its SHA-256 is another ({log})"
     raise Unavailable(
-        f"{torch} is unavailable, both from the sources in pip's settings and from {index} (which {why}): "
-        f"{last_error(log)}. No other build is used instead: put its wheel into a directory that pip's "
-        f"find-links names on the master, set artifacts_torch_index to a mirror{other}."
+        f"{said}. No other build is used instead: put the wheel into a directory that pip's find-links names "
+        f"on the master, set artifacts_torch_index to a mirror{other}."
     )
 
 

@@ -220,6 +220,68 @@ def test_an_unknown_variant_is_said(folder: Path, indexes: str) -> None:
     assert done.stderr == "make lock: there is no variant 'cu999': choose one of cpu, cu126, cu130.\n"
 
 
+@pytest.fixture
+def fetching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexes: str) -> Path:
+    """An empty store; pip's settings name the first stand-in, and a folder with a CPU build of torch."""
+    local = tmp_path / "local"
+    local.mkdir()
+    wheel(local, "torch", "2.13.0+cpu")
+    for name in [each for each in os.environ if each.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", f"http://{indexes}/pypi")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(local))
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    (tmp_path / "store").mkdir()
+    return tmp_path
+
+
+def fetch(place: Path, version: str, file: Path, index: str) -> str:
+    """Fetch torch by a lock that pins a version and the hash of a file; where it came from."""
+    lock = place / "torch.txt"
+    lock.write_text(f"torch=={version} \\\n    --hash=sha256:{sha256(file)}\n", encoding="utf-8")
+    environment = Path(sys.executable).parent.parent
+    found: str = wheels.fetch_torch(environment, place / "log", place / "store", lock, index)
+    return found
+
+
+def test_a_local_wheel_of_another_build_is_not_taken_for_the_locks(fetching: Path) -> None:
+    (cuda,) = (fetching / "indexes/pypi").glob("torch-*")
+    assert fetch(fetching, "2.13.0", cuda, "http://127.0.0.1:9/whl") == "pip's settings"
+    assert [path.name for path in (fetching / "store").iterdir()] == [cuda.name]
+
+
+def test_torch_comes_from_a_local_wheel_or_else_from_its_index(fetching: Path, indexes: str) -> None:
+    (local,) = (fetching / "local").iterdir()
+    assert fetch(fetching, "2.13.0+cpu", local, "http://127.0.0.1:9/whl") == "pip's settings"
+    (other,) = (fetching / "indexes/torch").glob("torch-*")
+    index = f"http://{LOGIN}@{indexes}/torch"
+    assert fetch(fetching, "2.13.0+cu126", other, index) == index
+    assert len(list((fetching / "store").iterdir())) == 2
+
+
+def test_a_wheel_that_is_not_the_locks_is_refused(fetching: Path) -> None:
+    (other,) = (fetching / "indexes/pypi").glob("torch-*")
+    with pytest.raises(wheels.Unavailable, match=r"that was found is not the lock's: its SHA-256 is another"):
+        fetch(fetching, "2.13.0+cpu", other, "http://127.0.0.1:9/whl")
+    assert list((fetching / "store").iterdir()) == []
+
+
+def test_a_build_that_is_nowhere_is_said_with_the_way_out(fetching: Path) -> None:
+    (local,) = (fetching / "local").iterdir()
+    local.rename(fetching / local.name)
+    with pytest.raises(wheels.Unavailable) as raised:
+        fetch(fetching, "2.13.0+cpu", fetching / local.name, "http://127.0.0.1:9/whl/cpu")
+    assert str(raised.value) == (
+        "torch==2.13.0+cpu is unavailable, both from the sources in pip's settings and from "
+        "http://127.0.0.1:9/whl/cpu (which does not answer). No other build is used instead: put the wheel "
+        "into a directory that pip's find-links names on the master, set artifacts_torch_index to a mirror, "
+        "or choose the build that PyPI has (-e environment_variant=cu130, for CPUs, too, but not for GPUs "
+        "older than Turing)."
+    )
+
+
 PLAY = """\
 - hosts: master
   gather_facts: false
