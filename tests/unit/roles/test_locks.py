@@ -361,5 +361,5 @@ def test_without_lock_and_index_one_sentence_names_both_and_the_ways_out(
         "can't be made here, so nothing was changed: the index http://127.0.0.1:9/whl does not answer "
         "([Errno 111] Connection refused), and only it has torch==2.13.0+cu126. Put a lock made elsewhere "
         f"('make lock VARIANT=cu126') into {site}/locks, set artifacts_torch_index to a mirror, or choose "
-        "another environment_variant: cpu and cu130 have locks."
+        "another environment_variant, if the GPUs allow one: cpu and cu130 have locks."
     ) in words(done)
