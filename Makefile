@@ -76,8 +76,8 @@ gpu-check: ## run what needs a GPU on this machine's own (without one, says so a
 lint: ## lint everything
 	@$(call in,test) tests/lint
 
-lock: ## write the environment's lock again (VARIANT=cpu, cu126 or cu130; needs uv)
-	@roles/python_env/files/locks/make-locks $(VARIANT)
+lock: ## write the environment's locks again (VARIANT=cpu, cu126 or cu130; ARGS='--python 3.12 --into FOLDER')
+	@$(call in,controller) python roles/python_env/files/locks/make-locks $(VARIANT) $(ARGS)
 
 clean: ## remove the testbed, its caches and trainbed's virtual environments on this machine
 	@$(call in,controller) ansible-playbook playbooks/testbed_down.yml -e testbed_down_caches=true $(ARGS)

@@ -121,6 +121,12 @@ TEST_WIDE = (
         Nodes.OWN,
     ),
     Part(
+        "cuda-build",
+        "the CUDA build of the environment on nodes without GPUs (50 GB, other testbeds down)",
+        (pytest(*WIDE, "tests/e2e/test_cuda_build.py"),),
+        Nodes.OWN,
+    ),
+    Part(
         "engines",
         "nodes on cgroup v2, and a killed engine",
         (pytest(*WIDE, "tests/e2e/test_engines.py"),),

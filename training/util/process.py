@@ -15,7 +15,7 @@ from typing import Any
 ENVIRONMENT_DIGEST_FILE = "TRAINBED_ENV_DIGEST"
 """Environment variable with the path of the file that holds the digest of the installed environment."""
 
-LIBRARIES = ("torch", "transformers", "tokenizers", "numpy", "pyarrow", "pydantic")
+LIBRARIES = ("transformers", "tokenizers", "numpy", "pyarrow", "pydantic")
 
 
 def process_start() -> float:
@@ -52,6 +52,8 @@ def process_facts() -> dict[str, Any]:
     Raises:
         OSError: the file named by `TRAINBED_ENV_DIGEST` can't be read.
     """
+    import torch  # not at the top: this module tells when the process began, before the long imports
+
     digest_file = os.environ.get(ENVIRONMENT_DIGEST_FILE)
     return {
         "host": socket.gethostname(),
@@ -60,7 +62,8 @@ def process_facts() -> dict[str, Any]:
         "affinity": sorted(os.sched_getaffinity(0)),
         "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS"),
         "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES"),
-        "versions": {"python": platform.python_version()}
+        # torch's own word, because the version of PyPI's package lacks the build (+cu130).
+        "versions": {"python": platform.python_version(), "torch": torch.__version__}
         | {name: metadata.version(name) for name in LIBRARIES},
         "environment_digest": Path(digest_file).read_text(encoding="utf-8").strip() if digest_file else None,
     }

@@ -30,8 +30,8 @@ description:
     name==version and the SHA-256 of each wheel as fetched or built; C(DIGEST), the SHA-256 of the Python
     version and that file, which names the environment; C(fetched.json), the index that torch came from,
     without credentials; and C(extra/), wheels that are not part of the environment.
-  - C(TORCH_INDEX) in the environment of the task is the index to use if pip's own settings lead to no such
-    build of torch. It is not an option, as it may hold credentials and options are shown.
+  - C(TORCH_INDEX) in the environment of the task is the index to use if pip's own settings do not lead to the
+    build of torch that the lock names. It is not an option, as it may hold credentials and options are shown.
 options:
   cache: {description: Directory that holds one directory for each lock., type: path, required: true}
   key: {description: Name of the lock's directory., type: str, required: true}
@@ -40,8 +40,7 @@ options:
     type: str
     choices: [present, read]
     required: true
-  lock: {description: "Requirements file with hashes, without torch.", type: path}
-  torch: {description: "Torch's requirement, such as torch==2.13.0+cpu.", type: str}
+  lock: {description: "Requirements file with hashes of everything, torch included.", type: path}
   extra: {description: More requirements files for extra/., type: list, elements: path, default: []}
 """
 
@@ -52,7 +51,6 @@ EXAMPLES = r"""
     key: 0123456789abcdef
     state: present
     lock: /srv/example/lock.txt
-    torch: torch==2.13.0+cpu
   environment:
     TORCH_INDEX: https://download.pytorch.org/whl/cpu
 """
@@ -118,26 +116,55 @@ def fetch_locked(environment: Path, log: Path, place: Path, lock: str, what: str
 
 
 def reachable(url: str) -> bool:
-    """Whether an index answers within seconds."""
+    """Whether an index answers within seconds, if only to ask for a login, which pip has."""
     try:
-        with urllib.request.urlopen(url.rstrip("/") + "/", timeout=5):
+        with urllib.request.urlopen(without_credentials(url).rstrip("/") + "/", timeout=5):
             return True
+    except urllib.error.HTTPError:
+        return True
     except (urllib.error.URLError, TimeoutError, OSError):
         return False
 
 
-def fetch_torch(environment: Path, log: Path, store: Path, torch: str, index: str) -> str:
-    """Fetch the variant's build of torch as pip's settings say, else from `index`; returns where from."""
-    arguments = ["download", "--no-deps", "--only-binary", ":all:", "--dest", str(store), torch]
+def divided(lock: str) -> tuple[str, str]:
+    """The lock's entry of torch, and everything else in it.
+
+    Raises:
+        Unavailable: it has no torch, or no hash for it.
+    """
+    found = re.search(r"^torch==[^\n]*\n(?:[ \t]+[^\n]*\n)*", lock, re.MULTILINE)
+    if found is None or "--hash=sha256:" not in found[0]:
+        raise Unavailable(
+            "The lock has no torch with a hash, and nothing is installed unchecked: write it with "
+            "'make lock'."
+        )
+    return found[0], lock[: found.start()] + lock[found.end() :]
+
+
+def fetch_torch(environment: Path, log: Path, store: Path, lock: Path, index: str) -> str:
+    """Fetch the build of torch that a lock of it alone names; returns where from.
+
+    Sources are those of pip's settings, else `index`.
+
+    Raises:
+        Unavailable: neither has the wheel with one of the lock's hashes.
+    """
+    options = ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--dest", str(store)]
+    arguments = ["download", *options, "--requirement", str(lock)]
     if pip(environment, log, *arguments):
         return "pip's settings"
     if reachable(index) and pip(environment, log, *arguments, "--extra-index-url", index):
         return index
+    torch = lock.read_text(encoding="utf-8").split()[0]
+    why = "does not have it" if reachable(index) else "does not answer"
+    pypis = "(-e environment_variant=cu130, for CPUs, too, but not for GPUs older than Turing)"
+    other = f", or choose the build that PyPI has {pypis}" if "+" in torch else ""
+    said = f"{torch} is unavailable, both from the sources in pip's settings and from {index} (which {why})"
+    if "DO NOT MATCH THE HASHES" in log.read_text(encoding="utf-8"):
+        said = f"The wheel of {torch} that was found is not the lock's: its SHA-256 is another ({log})"
     raise Unavailable(
-        f"{torch} is unavailable, both from the sources in pip's settings and from {index} (which "
-        f"{'does not have it' if reachable(index) else 'does not answer'}). No other build is used instead: "
-        "put its wheel into a "
-        "directory that pip's find-links names on the master, or set artifacts_torch_index to a mirror."
+        f"{said}. No other build is used instead: put the wheel into a directory that pip's find-links names "
+        f"on the master, set artifacts_torch_index to a mirror{other}."
     )
 
 
@@ -186,8 +213,13 @@ def fetch(asked: dict[str, Any], store: Path, log: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         environment = Path(scratch) / "venv"
         subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-        source = fetch_torch(environment, log, store, asked["torch"], os.environ["TORCH_INDEX"])
-        fetch_locked(environment, log, store, asked["lock"], "the locked environment")
+        torch, rest = (Path(scratch) / name for name in ("torch.txt", "rest.txt"))
+        for path, part in zip(
+            (torch, rest), divided(Path(asked["lock"]).read_text(encoding="utf-8")), strict=True
+        ):
+            path.write_text(part, encoding="utf-8")
+        source = fetch_torch(environment, log, store, torch, os.environ["TORCH_INDEX"])
+        fetch_locked(environment, log, store, str(rest), "the locked environment")
         build_sources(environment, log, store)
         for extra in asked["extra"]:
             fetch_locked(environment, log, store / "extra", extra, Path(extra).stem)
@@ -242,10 +274,9 @@ def main() -> None:
             "key": {"type": "str", "required": True},
             "state": {"type": "str", "choices": ["present", "read"], "required": True},
             "lock": {"type": "path"},
-            "torch": {"type": "str"},
             "extra": {"type": "list", "elements": "path", "default": []},
         },
-        required_if=[("state", "present", ["lock", "torch"])],
+        required_if=[("state", "present", ["lock"])],
         supports_check_mode=True,
     )
     asked: dict[str, Any] = module.params

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,6 +44,7 @@ def nvidia_driver(
     architectures: Mapping[str, Row],
     branch: str = "",
     modules: str = "",
+    switches: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The row of the table of drivers that serves all GPUs of a node.
 
@@ -53,6 +55,7 @@ def nvidia_driver(
         architectures: `nvidia_architectures`.
         branch: the only branch allowed; empty for any.
         modules: the only kind of kernel modules allowed, `open` or `proprietary`; empty for any.
+        switches: PCI device ids of the node's NVSwitches.
 
     Returns:
         The row with an added `problem` of ""; or {"problem": a sentence} if no row fits.
@@ -99,11 +102,133 @@ def nvidia_driver(
         there = ", ".join(dict.fromkeys(str(row["branch"]) for row in rows))
         asked = f"nvidia_branch asks for {branch}" if branch else f"{which} needs the driver {reach}"
         return _problem(f"{asked}, but {system} has {there}: use another release or another GPU")
+    # Open modules that may leave a card alone come last: only a wish for them chooses them.
+    open_from = max(int(need.get("open_from", 0)) for need in needs)
+    fitting.sort(key=lambda row: row["modules"] == "open" and int(row["branch"]) < open_from)
+    if switches and not fitting[0].get("fabric"):
+        others = sorted(name for name in drivers if any(row.get("fabric") for row in drivers[name]))
+        return _problem(
+            f"NVSwitches join its GPUs, which takes the fabric manager, and {system} has no package of it: "
+            f"use {' or '.join(others)}, or install both yourself and set nvidia_driver_managed: false"
+        )
     return {**fitting[0], "problem": ""}
 
 
+def nvidia_flavour(release: str, kernels: Sequence[Row]) -> str:
+    """The flavour of the kernel `release` (`uname -r`) in the table `kernels`; "" if it is in no row."""
+    return next((str(row["flavour"]) for row in kernels if re.fullmatch(row["release"], release)), "")
+
+
+def nvidia_names(choice: Row, flavour: str, release: str) -> list[str]:
+    """All packages that a node with this row of drivers and this kernel may need; not all of them exist."""
+    ends = [end for end in (flavour, release) if end]
+    prebuilt = [f"{choice['prebuilt']}-{end}" for end in ends] if choice.get("prebuilt") else []
+    headers = [f"linux-headers-{end}" for end in ends]
+    return [*choice["packages"], *prebuilt, str(choice["dkms"]), "dkms", *headers]
+
+
+def nvidia_available(policy: str) -> list[str]:
+    """The packages that apt can install, by the output of `apt-cache policy`."""
+    found = re.findall(r"^(\S+):\n(?:  .*\n)*?  Candidate: (.*)$", policy, re.MULTILINE)
+    return [name for name, candidate in found if candidate != "(none)"]
+
+
+def nvidia_plan(choice: Row, flavour: str, release: str, available: Sequence[str]) -> dict[str, Any]:
+    """What to install for a row of drivers.
+
+    Args:
+        choice: the row.
+        flavour: of the running kernel, as `nvidia_flavour` returns it.
+        release: of the running kernel.
+        available: those of `nvidia_names` that apt can install.
+
+    Returns:
+        {"packages": names, "signed": whether the distribution has built the modules, "problem": ""}, or an
+        empty list and a sentence.
+    """
+    ends = [end for end in (flavour, release) if end]
+    signed = [name for end in ends if (name := f"{choice.get('prebuilt')}-{end}") in available]
+    headers = [name for end in ends if (name := f"linux-headers-{end}") in available]
+    if signed:
+        return {"packages": [*choice["packages"], *signed], "signed": True, "problem": ""}
+    if headers:
+        built = [*choice["packages"], str(choice["dkms"]), "dkms", *headers]
+        return {"packages": built, "signed": False, "problem": ""}
+    return {
+        "packages": [],
+        "signed": False,
+        **_problem(
+            f"it runs the kernel {release}, for which apt has neither the driver's modules nor headers to "
+            "build them with: boot a kernel of the distribution, or give apt the source of this one's headers"
+        ),
+    }
+
+
+def nvidia_holds(listed: Sequence[str], flavour: str, release: str, hold: bool) -> list[str]:
+    """The packages whose selection must change so that driver and kernel are on hold, or no longer.
+
+    Args:
+        listed: lines of dpkg-query: package, what is wanted (`install`, `hold`), what is there (`installed`).
+        flavour: of the running kernel.
+        release: of the running kernel.
+        hold: whether they are to be on hold.
+    """
+    # The container toolkit is pinned to its version already.
+    driver = re.compile(
+        r"(lib|firmware-)?nvidia-(?!container).*|libcuda1|libcudadebugger1"
+        r"|linux-(modules|objects|signatures)-nvidia-.*"
+    )
+    ends = {end for end in (flavour, release) if end}
+    kernel = {f"linux-{part}{end}" for part in ("", "image-", "headers-", "modules-") for end in ends}
+    found = []
+    for line in listed:
+        name, wanted, there = line.split()
+        ours = there == "installed" and (driver.fullmatch(name) or name in kernel)
+        if ours and (wanted == "hold") != hold:
+            found.append(name)
+    return found
+
+
+def nvidia_blame(secure_boot: str, log: str, dkms: str) -> str:
+    """Why a driver does not run, as far as the node says, with what to do.
+
+    Args:
+        secure_boot: output of `mokutil --sb-state`; empty if it is not known.
+        log: the kernel's messages, and what loading the module said.
+        dkms: output of `dkms status`; empty without dkms.
+    """
+    refused = (
+        r"Loading of (unsigned module|module with unavailable key) is rejected"
+        r"|Lockdown: .*unsigned module loading|Key was rejected by service"
+    )
+    if re.search(refused, log):
+        return (
+            "The kernel refuses the module, because no enrolled key has signed it (Secure Boot): enrol the "
+            "key of dkms (mokutil --import /var/lib/dkms/mok.pub, then reboot), or switch Secure Boot off."
+        )
+    if "Open nvidia.ko is only ready for use on Data Center GPUs" in log:
+        return "The open modules of this branch leave this card alone: set nvidia_modules: proprietary."
+    if re.search(r"requires use of the NVIDIA open (GPU )?kernel modules", log):
+        return "This card needs the open modules: set nvidia_modules: open."
+    if "fallen off the bus" in log:
+        return "The card has fallen off the bus: check its power and passthrough, then restart the machine."
+    if failed := re.search(r"^nvidia.*: *(added|built|broken).*$", dkms, re.MULTILINE):
+        return (
+            f"dkms has not installed the module ({' '.join(failed[0].split())}): see "
+            "/var/lib/dkms/nvidia*/*/build/make.log there."
+        )
+    said = [line for line in log.splitlines() if "NVRM" in line]
+    told = (
+        f"The kernel says last: {' '.join(said[-1].split())}"
+        if said
+        else "The kernel's log says nothing of it"
+    )
+    state = re.search(r"SecureBoot (\w+)", secure_boot)
+    return f"{told}; Secure Boot: {state[1] if state else 'unknown'}. See dmesg and dkms status there."
+
+
 def nvidia_variant(
-    capabilities: Sequence[str], branches: Sequence[int], variants: Sequence[Row]
+    capabilities: Sequence[str], branches: Sequence[int], variants: Sequence[Row], asked: str = ""
 ) -> dict[str, str]:
     """The build of torch that runs on all GPUs of a cluster.
 
@@ -111,6 +236,7 @@ def nvidia_variant(
         capabilities: of all GPUs of the inventory, such as "6.1".
         branches: of the drivers of all nodes.
         variants: `nvidia_variants`.
+        asked: the build that the inventory or the command line chooses; empty for none.
 
     Returns:
         {"variant": name, "problem": ""}, or {"variant": "", "problem": a sentence}.
@@ -143,7 +269,17 @@ def nvidia_variant(
                 f"driver {needed} or newer, but there is {min(branches)}: use a release that has it"
             ),
         }
-    return {"variant": str(driven[0]["variant"]), "problem": ""}
+    names = [str(row["variant"]) for row in driven]
+    if asked and asked not in names:
+        return {
+            "variant": "",
+            **_problem(
+                f"environment_variant asks for torch's build {asked}, which can't use these GPUs (compute "
+                f"capability {', '.join(sorted(set(capabilities), key=version))}, driver "
+                f"{min(branches) if branches else 'unknown'}): leave it out, or set {' or '.join(names)}"
+            ),
+        }
+    return {"variant": asked or names[0], "problem": ""}
 
 
 def nvidia_table(found: Mapping[str, Any]) -> list[str]:
@@ -193,6 +329,12 @@ class FilterModule:
         return {
             "nvidia_models": nvidia_models,
             "nvidia_driver": nvidia_driver,
+            "nvidia_flavour": nvidia_flavour,
+            "nvidia_names": nvidia_names,
+            "nvidia_available": nvidia_available,
+            "nvidia_plan": nvidia_plan,
+            "nvidia_holds": nvidia_holds,
+            "nvidia_blame": nvidia_blame,
             "nvidia_variant": nvidia_variant,
             "nvidia_table": nvidia_table,
             "nvidia_failure": nvidia_failure,

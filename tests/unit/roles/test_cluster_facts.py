@@ -1,13 +1,15 @@
-"""The digest of what the inventory sets for a stack's runs."""
+"""What records say of the cluster: the digest of a stack's settings, and the installed build of torch."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from tests.unit.roles.loading import load
 
 facts = load("roles/cluster_facts/filter_plugins/cluster_facts.py")
+node = load("roles/cluster_facts/files/describe-node")
 STACKS = ["ddp", "spark"]
 
 
@@ -32,3 +34,14 @@ def test_settings_of_runs_are_of_every_stack() -> None:
 
 def test_what_launches_nothing_changes_nothing() -> None:
     assert digests(base_address="198.18.0.11", spark_password="one", other=1) == digests()
+
+
+def test_torchs_build_is_its_own_word(tmp_path: Path) -> None:
+    """PyPI's package has the version 2.13.0, whatever it was built for."""
+    packages = tmp_path / "lib/python3.11/site-packages"
+    (packages / "torch-2.13.0.dist-info").mkdir(parents=True)
+    assert node.torch_version(str(tmp_path)) is None
+    (packages / "torch").mkdir()
+    said = "from typing import Optional\n__version__ = '2.13.0+cu130'\ndebug = False\n"
+    (packages / "torch/version.py").write_text(said, encoding="utf-8")
+    assert node.torch_version(str(tmp_path)) == "2.13.0+cu130"

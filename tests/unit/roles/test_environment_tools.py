@@ -58,17 +58,11 @@ def test_a_changed_file_is_named(tmp_path: Path) -> None:
 
 @pytest.fixture
 def asked(tmp_path: Path) -> dict[str, Any]:
-    """The module's arguments, with an empty lock file."""
+    """The module's arguments, with a lock of a build of torch that nobody has."""
     lock = tmp_path / "lock.txt"
-    lock.write_text("", encoding="utf-8")
+    lock.write_text(f"torch==0.0.0+none \\\n    --hash=sha256:{'0' * 64}\n", encoding="utf-8")
     (tmp_path / "cache").mkdir()
-    return {
-        "cache": str(tmp_path / "cache"),
-        "key": "k",
-        "state": "present",
-        "lock": str(lock),
-        "torch": "torch==0.0.0+none",
-    }
+    return {"cache": str(tmp_path / "cache"), "key": "k", "state": "present", "lock": str(lock)}
 
 
 def test_a_wheel_that_cannot_be_had_is_said_in_one_sentence(

@@ -77,7 +77,15 @@ def test_gpus_are_those_that_the_driver_lists(tmp_path: Path, answer: str, numbe
 def test_a_node_without_asks_no_driver(tmp_path: Path) -> None:
     audio_and_others = bus(tmp_path, ("0x10de", "0x040300", "0x10f1"), ("0x1234", "0x030000", "0x1111"))
     found = ask(audio_and_others, "/no/such/command")
-    assert found == {"pci": [], "module": None, "nouveau": False, "gpus": [], "trouble": None}
+    nothing: dict[str, Any] = {"pci": [], "switches": [], "gpus": []}
+    assert found == nothing | {"module": None, "nouveau": False, "trouble": None}
+
+
+def test_nvswitches_are_told_from_gpus_and_from_old_mainboards(tmp_path: Path) -> None:
+    switch, chip = ("0x10de", "0x068000", "0x22a3"), ("0x10de", "0x068000", "0x07dc")
+    sysfs = bus(tmp_path, ("0x10de", "0x030200", "0x2330"), switch, switch, chip)
+    found = ask(sysfs, tmp_path / "missing")
+    assert found["switches"] == ["22a3", "22a3"] and found["pci"] == ["2330"]
 
 
 def test_mig_is_seen(tmp_path: Path) -> None:

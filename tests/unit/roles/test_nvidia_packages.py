@@ -70,7 +70,8 @@ def indexes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Apt | str]:
             found[system] = f"this machine's apt knows no mirror of {origin}"
             continue
         signed = f"[arch=amd64 signed-by=/usr/share/keyrings/{origin.lower()}-archive-keyring.gpg]"
-        parts = " ".join(["main", *TABLES["nvidia_components"][system]])
+        more = TABLES["nvidia_fabric_components"].get(system, [])
+        parts = " ".join(["main", *TABLES["nvidia_components"][system], *more])
         apt = Apt(tmp_path_factory.mktemp(system), f"deb {signed} {place} {release} {parts}")
         done = apt("apt-get", "update", "--error-on=any")
         found[system] = apt if done.returncode == 0 else f"the index of {system} can't be read from here"
@@ -84,9 +85,14 @@ def test_a_rows_packages_are_there(indexes: dict[str, Apt | str], system: str, r
     apt = indexes[system]
     if isinstance(apt, str):
         pytest.skip(apt)
-    for package in [*row["packages"], row["headers"], "dkms"]:
+    flavours = [kernel["flavour"] for kernel in TABLES["nvidia_kernels"][system]]
+    headers = [f"linux-headers-{flavour}" for flavour in flavours] if system.startswith("Debian") else []
+    built = ("generic", "generic-hwe-24.04", "aws", "azure", "gcp") if "prebuilt" in row else ()
+    prebuilt = [f"{row['prebuilt']}-{flavour}" for flavour in built]
+    wanted = [*row["packages"], row["dkms"], "dkms", *headers, *prebuilt]
+    for package in [*wanted, *([row["fabric"]] if "fabric" in row else [])]:
         versions = apt("apt-cache", "policy", package).stdout
         candidate = re.search(r"Candidate: (?:\d+:)?(\d+)", versions)
         assert candidate, f"{system} has no {package}"
-        if package == row["packages"][0]:
-            assert int(candidate[1]) == row["branch"] or system.startswith("Ubuntu")
+        if package == row["dkms"]:
+            assert int(candidate[1]) == row["branch"]

@@ -75,9 +75,10 @@ EXPECTED = {
     ("Debian-12", "Maxwell"): (535, PROPRIETARY),
     ("Debian-12", "Pascal"): (535, PROPRIETARY),
     ("Debian-12", "Volta"): (535, PROPRIETARY),
-    ("Debian-12", "Turing"): (535, OPEN),
-    ("Debian-12", "Ampere"): (535, OPEN),
-    ("Debian-12", "Ada"): (535, OPEN),
+    # The open modules of 535 leave GeForce, Quadro and RTX cards alone.
+    ("Debian-12", "Turing"): (535, PROPRIETARY),
+    ("Debian-12", "Ampere"): (535, PROPRIETARY),
+    ("Debian-12", "Ada"): (535, PROPRIETARY),
     ("Debian-12", "Hopper"): (535, OPEN),
     ("Debian-13", "Maxwell"): (550, PROPRIETARY),
     ("Debian-13", "Pascal"): (550, PROPRIETARY),
@@ -127,8 +128,248 @@ def test_every_row_of_drivers_can_be_chosen() -> None:
 
 def test_the_dissertations_cards_get_what_they_need() -> None:
     row = driver("Ubuntu-24", "GTX 1060 3GB")
-    assert row["packages"] == ["nvidia-headless-580-server", "nvidia-utils-580-server"]
-    assert not any("open" in package for package in row["packages"])
+    assert row["packages"] == ["nvidia-headless-no-dkms-580-server", "nvidia-utils-580-server"]
+    assert not any("open" in str(value) for value in row.values())
+
+
+@pytest.mark.parametrize("card", ["Tesla T4", "RTX 3090", "RTX 4090", "L4", "A100 80GB"])
+def test_open_modules_that_leave_consumer_cards_alone_are_taken_only_on_request(card: str) -> None:
+    assert driver("Debian-12", card)["modules"] == PROPRIETARY
+    assert driver("Debian-12", card, modules=OPEN)["dkms"] == "nvidia-open-kernel-dkms"
+    assert driver("Debian-13", card)["modules"] == OPEN
+
+
+def test_nvswitches_take_a_fabric_manager() -> None:
+    found = models("H100 SXM", "H100 SXM")
+    ask = (DRIVERS, ARCHITECTURES, "", "", ["22a3"])
+    assert plugin.nvidia_driver(found, "Ubuntu-24", *ask)["fabric"] == "nvidia-fabricmanager-580"
+    assert plugin.nvidia_driver(found, "Debian-13", *ask)["problem"] == (
+        "NVSwitches join its GPUs, which takes the fabric manager, and Debian-13 has no package of it: use "
+        "Ubuntu-24, or install both yourself and set nvidia_driver_managed: false."
+    )
+
+
+#: Kernel releases, and the flavour of their packages.
+KERNELS = {
+    ("Ubuntu-24", "6.8.0-71-generic"): "generic",
+    ("Ubuntu-24", "6.14.0-27-generic"): "generic-hwe-24.04",
+    ("Ubuntu-24", "6.17.0-35-generic"): "generic-hwe-24.04",
+    ("Ubuntu-24", "6.8.0-1031-aws"): "aws",
+    ("Ubuntu-24", "6.14.0-1012-azure"): "azure",
+    ("Ubuntu-24", "6.8.0-1033-gcp"): "gcp",
+    ("Ubuntu-24", "6.8.0-1030-oracle"): "oracle",
+    ("Ubuntu-24", "6.8.0-1025-kvm"): "kvm",
+    ("Ubuntu-24", "6.8.0-71-lowlatency"): "lowlatency",
+    ("Ubuntu-24", "6.14.0-27-lowlatency"): "lowlatency-hwe-24.04",
+    ("Ubuntu-24", "6.8.12-4-pve"): "",
+    ("Debian-12", "6.1.0-37-amd64"): "amd64",
+    ("Debian-12", "6.1.0-37-cloud-amd64"): "cloud-amd64",
+    ("Debian-12", "6.12.9+bpo-rt-amd64"): "rt-amd64",
+    ("Debian-13", "6.12.38+deb13-cloud-amd64"): "cloud-amd64",
+    ("Debian-13", "6.12.38+deb13-amd64"): "amd64",
+    ("Debian-13", "6.8.12-4-pve"): "",
+}
+
+
+@pytest.mark.parametrize(("system", "release"), KERNELS)
+def test_a_kernels_flavour_is_known_by_its_release(system: str, release: str) -> None:
+    assert plugin.nvidia_flavour(release, TABLES["nvidia_kernels"][system]) == KERNELS[system, release]
+
+
+def test_every_row_of_kernels_is_in_these_tests() -> None:
+    rows = {(name, row["flavour"]) for name in DRIVERS for row in TABLES["nvidia_kernels"][name]}
+    seen = {(name, flavour) for (name, _), flavour in KERNELS.items() if flavour}
+    assert {(name.replace("13", "12"), flavour) for name, flavour in rows} == {
+        (name.replace("13", "12"), flavour) for name, flavour in seen
+    }
+
+
+def plan(system: str, card: str, release: str, *missing: str) -> dict[str, Any]:
+    """What is installed if apt has all that may be needed, except for what is missing."""
+    row, flavour = driver(system, card), KERNELS[system, release]
+    names = plugin.nvidia_names(row, flavour, release)
+    assert set(missing) <= set(names), (missing, names)
+    planned: dict[str, Any] = plugin.nvidia_plan(
+        row, flavour, release, [name for name in names if name not in missing]
+    )
+    return planned
+
+
+@pytest.mark.parametrize(
+    ("system", "card", "release", "missing", "packages"),
+    [
+        (
+            "Ubuntu-24",
+            "GTX 1060 3GB",
+            "6.8.0-71-generic",
+            (),
+            [
+                "nvidia-headless-no-dkms-580-server",
+                "nvidia-utils-580-server",
+                "linux-modules-nvidia-580-server-generic",
+                "linux-modules-nvidia-580-server-6.8.0-71-generic",
+            ],
+        ),
+        # An older kernel runs than apt still has: the next one comes with the modules, and a reboot.
+        (
+            "Ubuntu-24",
+            "RTX 4090",
+            "6.14.0-27-generic",
+            ("linux-modules-nvidia-580-server-open-6.14.0-27-generic",),
+            [
+                "nvidia-headless-no-dkms-580-server-open",
+                "nvidia-utils-580-server",
+                "linux-modules-nvidia-580-server-open-generic-hwe-24.04",
+            ],
+        ),
+        # A flavour that the distribution builds no modules for.
+        (
+            "Ubuntu-24",
+            "Tesla T4",
+            "6.8.0-1025-kvm",
+            (
+                "linux-modules-nvidia-580-server-open-kvm",
+                "linux-modules-nvidia-580-server-open-6.8.0-1025-kvm",
+            ),
+            [
+                "nvidia-headless-no-dkms-580-server-open",
+                "nvidia-utils-580-server",
+                "nvidia-dkms-580-server-open",
+                "dkms",
+                "linux-headers-kvm",
+                "linux-headers-6.8.0-1025-kvm",
+            ],
+        ),
+        (
+            "Debian-12",
+            "GTX 1060 3GB",
+            "6.1.0-37-cloud-amd64",
+            ("linux-headers-6.1.0-37-cloud-amd64",),
+            [
+                "nvidia-smi",
+                "libcuda1",
+                "libnvidia-ml1",
+                "nvidia-persistenced",
+                "nvidia-kernel-dkms",
+                "dkms",
+                "linux-headers-cloud-amd64",
+            ],
+        ),
+    ],
+)
+def test_modules_and_headers_follow_the_kernel(
+    system: str, card: str, release: str, missing: tuple[str, ...], packages: list[str]
+) -> None:
+    planned = plan(system, card, release, *missing)
+    signed = any(name.startswith("linux-modules") for name in packages)
+    assert planned == {"packages": packages, "signed": signed, "problem": ""}
+
+
+def test_a_kernel_without_modules_and_headers_is_refused() -> None:
+    planned = plan("Debian-13", "Tesla T4", "6.8.12-4-pve", "linux-headers-6.8.12-4-pve")
+    assert planned["packages"] == []
+    assert planned["problem"] == (
+        "it runs the kernel 6.8.12-4-pve, for which apt has neither the driver's modules nor headers to "
+        "build them with: boot a kernel of the distribution, or give apt the source of this one's headers."
+    )
+
+
+def test_what_apt_can_install_is_read_from_its_policy() -> None:
+    policy = (
+        "nvidia-utils-580-server:\n  Installed: (none)\n  Candidate: 580.95.05-0ubuntu0.24.04.2\n"
+        "  Version table:\n     580.95.05-0ubuntu0.24.04.2 500\n        500 mirror noble/restricted\n"
+        "linux-headers-kvm:\n  Installed: (none)\n  Candidate: (none)\n  Version table:\n"
+        "dkms:\n  Installed: 3.0.11\n  Candidate: 3.0.11\n  Version table:\n *** 3.0.11 100\n"
+    )
+    assert plugin.nvidia_available(policy) == ["nvidia-utils-580-server", "dkms"]
+
+
+def test_driver_and_kernel_are_held_and_nothing_else() -> None:
+    ours = [
+        "nvidia-utils-580-server",
+        "libnvidia-compute-580-server",
+        "libcuda1",
+        "firmware-nvidia-gsp",
+        "nvidia-fabricmanager-580",
+        "linux-modules-nvidia-580-server-generic",
+        "linux-objects-nvidia-580-server-6.8.0-71-generic",
+        "linux-generic",
+        "linux-image-generic",
+        "linux-headers-generic",
+        "linux-image-6.8.0-71-generic",
+        "linux-modules-6.8.0-71-generic",
+    ]
+    others = [
+        "linux-libc-dev",
+        "linux-image-6.8.0-60-generic",
+        "nvidia-container-toolkit",
+        "libnvidia-container1",
+        "openssh-server",
+    ]
+    listed = [f"{name} install installed" for name in (*ours, *others)]
+    listed.append("nvidia-utils-570-server deinstall config-files")
+    kernel = ("generic", "6.8.0-71-generic")
+    assert plugin.nvidia_holds(listed, *kernel, True) == ours
+    held = [f"{name} hold installed" for name in (*ours, "openssh-server")]
+    assert plugin.nvidia_holds(held, *kernel, True) == []
+    # What others hold is theirs.
+    assert plugin.nvidia_holds(held, *kernel, False) == ours
+
+
+@pytest.mark.parametrize(
+    ("secure_boot", "log", "dkms", "says"),
+    [
+        (
+            "SecureBoot enabled",
+            "Lockdown: modprobe: unsigned module loading is restricted; see man kernel_lockdown.7",
+            "nvidia/535.261.03, 6.1.0-37-amd64, x86_64: installed",
+            "The kernel refuses the module, because no enrolled key has signed it (Secure Boot): enrol",
+        ),
+        (
+            "SecureBoot enabled",
+            "modprobe: ERROR: could not insert 'nvidia': Key was rejected by service",
+            "",
+            "The kernel refuses the module, because no enrolled key has signed it (Secure Boot): enrol",
+        ),
+        # The message that only taints the kernel is no refusal.
+        (
+            "SecureBoot enabled",
+            "nvidia: module verification failed: signature and/or required key missing - tainting kernel\n"
+            "NVRM: Open nvidia.ko is only ready for use on Data Center GPUs.",
+            "",
+            "The open modules of this branch leave this card alone: set nvidia_modules: proprietary.",
+        ),
+        (
+            "",
+            "NVRM: installed in this system requires use of the NVIDIA open kernel modules.",
+            "",
+            "This card needs the open modules: set nvidia_modules: open.",
+        ),
+        (
+            "",
+            "NVRM: Xid (PCI:0000:05:00): 79, GPU has fallen off the bus.",
+            "",
+            "The card has fallen off the bus",
+        ),
+        (
+            "SecureBoot disabled",
+            "",
+            "nvidia/550.163.01: added",
+            "dkms has not installed the module (nvidia/550.163.01: added): see /var/lib/dkms/nvidia*/",
+        ),
+        (
+            "SecureBoot disabled\n",
+            "NVRM: first\n[   9.1] NVRM:   RmInitAdapter failed! (0x26)\nusb 1-1: new device",
+            "",
+            "The kernel says last: [ 9.1] NVRM: RmInitAdapter failed! (0x26); Secure Boot: disabled.",
+        ),
+        ("", "", "", "The kernel's log says nothing of it; Secure Boot: unknown. See dmesg and dkms status"),
+    ],
+)
+def test_a_driver_that_does_not_run_is_explained_by_what_the_node_says(
+    secure_boot: str, log: str, dkms: str, says: str
+) -> None:
+    assert plugin.nvidia_blame(secure_boot, log, dkms).startswith(says)
 
 
 @pytest.mark.parametrize(
@@ -216,6 +457,16 @@ def test_clusters_without_a_build_are_told(capabilities: list[str], branches: li
     answer = plugin.nvidia_variant(capabilities, branches, VARIANTS)
     assert answer["variant"] == ""
     assert answer["problem"].startswith(says)
+
+
+def test_a_build_chosen_by_hand_must_run_on_the_gpus() -> None:
+    assert plugin.nvidia_variant(["9.0"], [580], VARIANTS, "cu126") == {"variant": "cu126", "problem": ""}
+    for asked in ("cu130", "cpu"):
+        answer = plugin.nvidia_variant(["6.1"], [580], VARIANTS, asked)
+        assert answer["problem"] == (
+            f"environment_variant asks for torch's build {asked}, which can't use these GPUs (compute "
+            "capability 6.1, driver 580): leave it out, or set cu126."
+        )
 
 
 def test_what_the_check_found_is_a_table() -> None:

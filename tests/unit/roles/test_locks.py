@@ -1,0 +1,365 @@
+"""The locks of the training environment, and the command that writes them, against a stand-in index."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.server
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.roles.loading import ROOT, load
+
+LOCKS = ROOT / "roles/python_env/files/locks"
+maker = load("roles/python_env/files/locks/make-locks")
+wheels = load("roles/artifacts/library/locked_wheels.py")
+SHIPPED = sorted(LOCKS.glob("*-py*.txt"))
+LOGIN = "somebody:secret"
+
+
+def versions(path: Path) -> dict[str, str]:
+    """What a lock pins, by name."""
+    entries: dict[str, str] = maker.blocks(path.read_text(encoding="utf-8"))
+    return {name: re.split(r"[ ;=]+", entry)[1] for name, entry in entries.items()}
+
+
+def test_every_python_has_a_lock_of_each_shipped_variant() -> None:
+    names = {f"{variant}-py{python}.txt" for variant in ("cpu", "cu130") for python in maker.PYTHONS}
+    assert {path.name for path in SHIPPED} == names
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_a_shipped_lock_has_a_hash_for_everything_and_its_variants_torch(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    entries = maker.blocks(text)
+    assert "".join(entries.values()) == text
+    assert all(re.search(r"--hash=sha256:[0-9a-f]{64}", entry) for entry in entries.values())
+    variant, python = path.stem.split("-py")
+    assert versions(path)["torch"] == maker.TORCH[variant]
+    assert maker.checked(text, variant) == text
+    torch, rest = wheels.divided(text)
+    assert maker.blocks(torch).keys() == {"torch"} and "torch" not in maker.blocks(rest)
+    assert python in maker.PYTHONS
+
+
+@pytest.mark.parametrize("python", maker.PYTHONS)
+def test_environments_differ_in_torchs_build_alone(python: str) -> None:
+    cpu, cuda = (versions(LOCKS / f"{variant}-py{python}.txt") for variant in ("cpu", "cu130"))
+    assert {name for name in cpu if cuda.get(name) != cpu[name]} == {"torch"}
+    more = {name for name in cuda if name not in cpu}
+    assert all(re.match(r"nvidia-|cuda-|triton$", name) for name in more) and len(more) > 10
+
+
+def test_a_lock_without_torchs_hash_is_not_installed() -> None:
+    with pytest.raises(wheels.Unavailable, match="no torch with a hash, and nothing is installed unchecked"):
+        wheels.divided("numpy==1 \\\n    --hash=sha256:00\ntorch==2.13.0+cpu\n")
+
+
+def sha256(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def wheel(folder: Path, name: str, version: str, requires: tuple[str, ...] = ()) -> None:
+    """Write a stand-in for a package: metadata alone."""
+    inside = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += "".join(f"Requires-Dist: {each}\n" for each in requires)
+    tag = "py3-none-any"
+    with zipfile.ZipFile(folder / f"{name}-{version}-{tag}.whl", "w") as file:
+        file.writestr(f"{inside}/METADATA", metadata)
+        file.writestr(f"{inside}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n")
+        file.writestr(f"{inside}/RECORD", "")
+
+
+class StandInIndex(http.server.SimpleHTTPRequestHandler):
+    """A package index: /<index>/<package>/ lists the wheels in the folder <index>. One takes a login."""
+
+    def do_GET(self) -> None:
+        said = self.headers.get("Authorization")
+        if self.path.startswith("/torch") and said != f"Basic {base64.b64encode(LOGIN.encode()).decode()}":
+            self.send_error(401)
+        elif self.path.endswith("/"):
+            index, package = self.path.strip("/").split("/")
+            files = sorted((Path(self.directory) / index).glob(f"{package.replace('-', '_')}-*.whl"))
+            if files:
+                links = "".join(
+                    f'<a href="../{file.name.replace("+", "%2B")}#sha256={sha256(file)}">{file.name}</a>\n'
+                    for file in files
+                )
+                self.send_response(200)
+                self.send_header("Content-Type", "text/html")
+                self.end_headers()
+                self.wfile.write(f"<!DOCTYPE html><html><body>\n{links}</body></html>".encode())
+            else:
+                self.send_error(404)
+        else:
+            super().do_GET()
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def indexes(tmp_path: Path) -> Iterator[str]:
+    """Address of two stand-ins: /pypi has all but one build of torch, /torch that one, behind a login."""
+    for index in ("pypi", "torch"):
+        (tmp_path / "indexes" / index).mkdir(parents=True)
+    wheel(tmp_path / "indexes/pypi", "numpy", "1.0")
+    wheel(tmp_path / "indexes/pypi", "numpy", "2.0")
+    wheel(tmp_path / "indexes/pypi", "nvidia_cublas_cu12", "12.6.4")
+    wheel(tmp_path / "indexes/pypi", "torch", "2.13.0", ("cuda-toolkit==12.9",))
+    wheel(tmp_path / "indexes/pypi", "cuda_toolkit", "12.9")
+    wheel(tmp_path / "indexes/torch", "torch", "2.13.0+cu126", ("nvidia-cublas-cu12==12.6.4",))
+    # An index of torch's builds has other packages, too, which must not come from it.
+    wheel(tmp_path / "indexes/torch", "numpy", "9.0")
+
+    class Handler(StandInIndex):
+        def __init__(self, *arguments: object) -> None:
+            super().__init__(*arguments, directory=str(tmp_path / "indexes"))  # type: ignore[arg-type]
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the command, with one package to lock and a lock that prefers its older version."""
+    place = tmp_path / "locks"
+    place.mkdir()
+    shutil.copy2(LOCKS / "make-locks", place)
+    (place / "environment.in").write_text("# What is wanted.\nnumpy\n", encoding="utf-8")
+    old = "numpy==1.0 \\\n    --hash=sha256:" + "0" * 64 + "\n"
+    (place / "cpu-py3.12.txt").write_text(old, encoding="utf-8")
+    return place
+
+
+def make(folder: Path, index: str, *arguments: str, torch: str) -> subprocess.CompletedProcess[str]:
+    """Call the command with the stand-ins as its indexes."""
+    settings = {"UV_DEFAULT_INDEX": f"http://{index}/pypi", "TORCH_INDEX": torch, "UV_NO_CONFIG": "1"}
+    return subprocess.run(
+        [sys.executable, str(folder / "make-locks"), *arguments],
+        env={**os.environ, **settings, "no_proxy": "127.0.0.1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+def test_a_build_that_only_torchs_index_has_is_locked_with_its_hash(
+    indexes: str, folder: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "inventory/locks"
+    asked = ("cu126", "--python", "3.12", "--into", str(own))
+    done = make(folder, indexes, *asked, torch=f"http://{LOGIN}@{indexes}/torch")
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in own.iterdir()] == ["cu126-py3.12.txt"]
+    text = (own / "cu126-py3.12.txt").read_text(encoding="utf-8")
+    assert "secret" not in text
+    assert versions(own / "cu126-py3.12.txt") == {
+        "numpy": "1.0",
+        "nvidia-cublas-cu12": "12.6.4",
+        "torch": "2.13.0+cu126",
+    }
+    (file,) = (tmp_path / "indexes/torch").glob("torch-*")
+    assert f"--hash=sha256:{sha256(file)}" in maker.blocks(text)["torch"]
+
+
+def test_an_index_that_does_not_answer_is_named_without_its_login(folder: Path, indexes: str) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        silent = f"127.0.0.1:{free.getsockname()[1]}"
+    done = make(folder, indexes, "cu126", "--python", "3.12", torch=f"http://{LOGIN}@{silent}/whl")
+    assert done.returncode == 1
+    assert re.fullmatch(
+        rf"make lock: the index http://{silent}/whl does not answer \(.*Connection refused\), "
+        r"and only it has torch==2\.13\.0\+cu126\n",
+        done.stderr,
+    )
+    assert not (folder / "cu126-py3.12.txt").exists()
+
+
+def test_a_wrong_login_is_said(folder: Path, indexes: str) -> None:
+    done = make(folder, indexes, "cu126", "--python", "3.12", torch=f"http://{indexes}/torch")
+    assert done.returncode == 1 and "does not answer (HTTP 401)" in done.stderr
+
+
+def test_another_cuda_under_the_same_version_is_refused(folder: Path, indexes: str) -> None:
+    done = make(folder, indexes, "cu130", "--python", "3.12", torch="unused")
+    assert done.returncode == 1
+    assert "has torch 2.13.0 for CUDA 12.9, which is not the variant cu130" in done.stderr
+
+
+def test_torchs_hash_stays_where_its_index_is_silent(folder: Path, indexes: str) -> None:
+    entry = f"torch=={maker.TORCH['cpu']} \\\n    --hash=sha256:{'1' * 64}\n"
+    with (folder / "cpu-py3.12.txt").open("a", encoding="utf-8") as file:
+        file.write(entry)
+    done = make(folder, indexes, "cpu", "--python", "3.12", torch="http://127.0.0.1:9/whl")
+    assert done.returncode == 0, done.stderr
+    assert maker.blocks((folder / "cpu-py3.12.txt").read_text(encoding="utf-8"))["torch"] == entry
+    assert versions(folder / "cpu-py3.12.txt")["numpy"] == "2.0"
+
+
+def test_an_unknown_variant_is_said(folder: Path, indexes: str) -> None:
+    done = make(folder, indexes, "cu999", torch="unused")
+    assert done.returncode == 2
+    assert done.stderr == "make lock: there is no variant 'cu999': choose one of cpu, cu126, cu130.\n"
+
+
+@pytest.fixture
+def fetching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexes: str) -> Path:
+    """An empty store; pip's settings name the first stand-in, and a folder with a CPU build of torch."""
+    local = tmp_path / "local"
+    local.mkdir()
+    wheel(local, "torch", "2.13.0+cpu")
+    for name in [each for each in os.environ if each.startswith("PIP_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    monkeypatch.setenv("PIP_INDEX_URL", f"http://{indexes}/pypi")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(local))
+    monkeypatch.setenv("PIP_RETRIES", "0")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    (tmp_path / "store").mkdir()
+    return tmp_path
+
+
+def fetch(place: Path, version: str, file: Path, index: str) -> str:
+    """Fetch torch by a lock that pins a version and the hash of a file; where it came from."""
+    lock = place / "torch.txt"
+    lock.write_text(f"torch=={version} \\\n    --hash=sha256:{sha256(file)}\n", encoding="utf-8")
+    environment = Path(sys.executable).parent.parent
+    found: str = wheels.fetch_torch(environment, place / "log", place / "store", lock, index)
+    return found
+
+
+def test_a_local_wheel_of_another_build_is_not_taken_for_the_locks(fetching: Path) -> None:
+    (cuda,) = (fetching / "indexes/pypi").glob("torch-*")
+    assert fetch(fetching, "2.13.0", cuda, "http://127.0.0.1:9/whl") == "pip's settings"
+    assert [path.name for path in (fetching / "store").iterdir()] == [cuda.name]
+
+
+def test_torch_comes_from_a_local_wheel_or_else_from_its_index(fetching: Path, indexes: str) -> None:
+    (local,) = (fetching / "local").iterdir()
+    assert fetch(fetching, "2.13.0+cpu", local, "http://127.0.0.1:9/whl") == "pip's settings"
+    (other,) = (fetching / "indexes/torch").glob("torch-*")
+    index = f"http://{LOGIN}@{indexes}/torch"
+    assert fetch(fetching, "2.13.0+cu126", other, index) == index
+    assert len(list((fetching / "store").iterdir())) == 2
+
+
+def test_a_wheel_that_is_not_the_locks_is_refused(fetching: Path) -> None:
+    (other,) = (fetching / "indexes/pypi").glob("torch-*")
+    with pytest.raises(wheels.Unavailable, match=r"that was found is not the lock's: its SHA-256 is another"):
+        fetch(fetching, "2.13.0+cpu", other, "http://127.0.0.1:9/whl")
+    assert list((fetching / "store").iterdir()) == []
+
+
+def test_a_build_that_is_nowhere_is_said_with_the_way_out(fetching: Path) -> None:
+    (local,) = (fetching / "local").iterdir()
+    local.rename(fetching / local.name)
+    with pytest.raises(wheels.Unavailable) as raised:
+        fetch(fetching, "2.13.0+cpu", fetching / local.name, "http://127.0.0.1:9/whl/cpu")
+    assert str(raised.value) == (
+        "torch==2.13.0+cpu is unavailable, both from the sources in pip's settings and from "
+        "http://127.0.0.1:9/whl/cpu (which does not answer). No other build is used instead: put the wheel "
+        "into a directory that pip's find-links names on the master, set artifacts_torch_index to a mirror, "
+        "or choose the build that PyPI has (-e environment_variant=cu130, for CPUs, too, but not for GPUs "
+        "older than Turing)."
+    )
+
+
+PLAY = """\
+- hosts: master
+  gather_facts: false
+  become: false
+  tasks:
+    - ansible.builtin.set_fact:
+        ansible_facts: {python: {version: {major: 3, minor: 12}}}
+    - ansible.builtin.import_role: {name: artifacts, tasks_from: lock}
+    - ansible.builtin.debug: {msg: "It is {{ artifacts_lock_told }}."}
+"""
+
+
+def look(site: Path, variant: str, torch: str, index: str, *options: str) -> subprocess.CompletedProcess[str]:
+    """Play the role's search for a lock, for an inventory in a folder of its own."""
+    site.mkdir(exist_ok=True)
+    (site / "hosts.yml").write_text("master: {hosts: {one: {ansible_connection: local}}}\n", encoding="utf-8")
+    (site.parent / "look.yml").write_text(PLAY, encoding="utf-8")
+    said = ["-e", f"artifacts_variant={variant}", "-e", f"artifacts_torch_index={torch}"]
+    settings = {"UV_DEFAULT_INDEX": f"http://{index}/pypi", "UV_NO_CONFIG": "1", "no_proxy": "127.0.0.1"}
+    settings["ANSIBLE_CONFIG"] = str(ROOT / "ansible.cfg")
+    return subprocess.run(
+        ["ansible-playbook", "-i", str(site), str(site.parent / "look.yml"), *said, *options],
+        cwd=ROOT,
+        env={**os.environ, **settings},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def words(done: subprocess.CompletedProcess[str]) -> str:
+    """What a command said, with its line breaks as spaces."""
+    return re.sub(r"\s+", " ", done.stdout + done.stderr)
+
+
+def test_a_lock_that_trainbed_has_is_taken(indexes: str, tmp_path: Path) -> None:
+    done = look(tmp_path / "site", "cu130", "http://127.0.0.1:9/whl", indexes)
+    assert done.returncode == 0 and "It is cu130-py3.12." in words(done), words(done)
+    assert not (tmp_path / "site/locks").exists()
+
+
+def test_a_lock_that_nobody_has_is_resolved_once_and_kept_with_the_inventory(
+    indexes: str, tmp_path: Path
+) -> None:
+    # The stand-ins have few of the environment's packages: the command gets a folder that asks for fewer.
+    shipped = tmp_path / "locks"
+    shipped.mkdir()
+    shutil.copy2(LOCKS / "make-locks", shipped)
+    (shipped / "environment.in").write_text("numpy\n", encoding="utf-8")
+    torch, few = f"http://{LOGIN}@{indexes}/torch", ("-e", f"artifacts_locks={shipped}")
+    site = tmp_path / "site"
+    checked = look(site, "cu126", torch, indexes, *few, "--check")
+    assert f"would be resolved from http://{indexes}/torch and kept in {site}/locks" in words(checked)
+    assert not (site / "locks").exists()
+    first = look(site, "cu126", torch, indexes, *few)
+    assert first.returncode == 0, words(first)
+    content = (site / "locks/cu126-py3.12.txt").read_bytes()
+    label = f"cu126-py3.12 of the inventory, {hashlib.sha256(content).hexdigest()[:12]}"
+    assert f"It is {label}." in words(first)
+    assert "secret" not in words(first) and "Unable to parse" not in words(first)
+    # From now on the index is not needed.
+    again = look(site, "cu126", "http://127.0.0.1:9/whl", indexes, *few)
+    assert f"It is {label}." in words(again) and "changed=0" in words(again)
+    assert words(again).count("Resolve the lock") == 0
+
+
+def test_without_lock_and_index_one_sentence_names_both_and_the_ways_out(
+    indexes: str, tmp_path: Path
+) -> None:
+    site = tmp_path / "site"
+    done = look(site, "cu126", "http://127.0.0.1:9/whl", indexes)
+    assert done.returncode != 0 and "changed=0" in words(done)
+    assert (
+        "There is no lock cu126-py3.12.txt for the environment that the nodes' Python and GPUs need, and it "
+        "can't be made here, so nothing was changed: the index http://127.0.0.1:9/whl does not answer "
+        "([Errno 111] Connection refused), and only it has torch==2.13.0+cu126. Put a lock made elsewhere "
+        f"('make lock VARIANT=cu126') into {site}/locks, set artifacts_torch_index to a mirror, or choose "
+        "another environment_variant, if the GPUs allow one: cpu and cu130 have locks."
+    ) in words(done)
