@@ -19,7 +19,7 @@ in = env="$$(requirements/bootstrap $(1))" && PATH="$$env/bin:$$PATH" && export 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test test-wide testbed testbed-down provision verify plan matrix watch conformance report compare bench gpu-check lock lint clean
+.PHONY: help demo unit test test-wide inventory testbed testbed-down provision verify plan matrix watch conformance report compare bench gpu-check lock lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -36,6 +36,9 @@ test: ## run the standard tests, from lint to whole matrices (ONLY='?' lists the
 
 test-wide: ## run the longer tests: faults of nodes and disks, other engines and inventories, 50 kills (ONLY= as for test)
 	@$(call in,test) python -m tests.run test-wide "$(ONLY)"
+
+inventory: ## write an inventory for machines of your own; asks for what ARGS= leaves out (ARGS=--help lists the options)
+	@$(call in,controller) python -m inventory.new $(ARGS)
 
 testbed: ## make three nodes on this machine (TESTBED=name TESTBED_PREFIX=198.18.n TESTBED_LINK_RATE=1gbit TESTBED_RELEASE=bookworm)
 	@$(call in,controller) ansible-playbook playbooks/testbed.yml $(ARGS)
