@@ -19,7 +19,7 @@ in = env="$$(requirements/bootstrap $(1))" && PATH="$$env/bin:$$PATH" && export 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test test-wide inventory testbed testbed-down provision verify plan matrix watch conformance report compare bench gpu-check lock lint clean
+.PHONY: help demo unit test test-wide inventory testbed testbed-down provision verify status plan matrix watch conformance report compare bench gpu-check lock lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -51,6 +51,9 @@ provision: ## set up the cluster of the inventory (determined_packages=DIR takes
 
 verify: ## prove the state of the nodes (testinfra); the results are kept in results/verify as JUnit XML
 	@$(call in,controller) python -m pytest tests/nodes --verbose --junitxml="results/verify/$$(date -u +%Y%m%dT%H%M%SZ).xml" $(ARGS)
+
+status: ## show the cluster on one screen: nodes, lock, versions, GPUs, disks, clocks; changes nothing
+	@$(call in,controller) python -m experiments status $(ARGS)
 
 conformance: ## test what every stack must do: equal weights, recorded faults, nothing left running (STACK=name)
 	@$(call in,controller) python -m pytest tests/conformance --stack "$(STACK)" --verbose --junitxml="results/conformance/$(STACK).xml" $(ARGS)

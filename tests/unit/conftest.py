@@ -10,10 +10,12 @@ STARTERS = {"browser", "ranks", "whole", "workplace"}
 SLOW_MODULES = {
     "test_loop",
     "test_check_gpus",
+    "test_common_variables",
     "test_kills",
     "test_nvidia_packages",
     "test_preflight",
     "test_provisioning_record",
+    "test_status_playbook",
     "test_watch",
 }
 
