@@ -25,6 +25,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
 demo: ## bring up the testbed, provision and verify it, run the quick matrix, write the report
+	@requirements/bootstrap check$(if $(filter container,$(TESTBED_KIND)), && python3 roles/testbed/files/this-machine announce)
 	@$(MAKE) --no-print-directory testbed provision verify
 	@$(MAKE) --no-print-directory matrix report MATRIX=quick
 
@@ -88,3 +89,4 @@ lock: ## write the environment's lock again (VARIANT=cpu, cu126 or cu130; needs 
 clean: ## remove the testbed, its caches and trainbed's virtual environments on this machine
 	@$(call in,controller) ansible-playbook playbooks/testbed_down.yml -e testbed_down_caches=true $(ARGS)
 	@rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/trainbed"
+	@python3 roles/testbed/files/this-machine left

@@ -16,6 +16,7 @@ SLOW_MODULES = {
     "test_preflight",
     "test_provisioning_record",
     "test_status_playbook",
+    "test_testbed_checks",
     "test_watch",
 }
 
