@@ -155,12 +155,18 @@ def parse(content: bytes) -> ClusterStatus:
     """The state in `content`.
 
     Raises:
-        UserError: the nodes answered something else.
+        UserError: the nodes answered something else, or there is none.
     """
     try:
-        return ClusterStatus.model_validate_json(content)
+        status = ClusterStatus.model_validate_json(content)
     except ValidationError as error:
         raise UserError(explain(error, "The nodes' answer")) from error
+    if not status.nodes:
+        raise UserError(
+            f"The inventory {status.inventory} is not there, or has no host in the group 'cluster': correct "
+            "it, or ANSIBLE_INVENTORY."
+        )
+    return status
 
 
 def explain_clock(state: State) -> str:

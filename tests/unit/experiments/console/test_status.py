@@ -181,3 +181,5 @@ def test_what_differs_is_said_with_the_nodes_that_have_it() -> None:
 def test_an_answer_of_another_form_is_refused() -> None:
     with pytest.raises(UserError, match="nodes' answer"):
         parse(b'{"inventory": "lab", "nodes": {"master": {}}}')
+    with pytest.raises(UserError, match="The inventory lab is not there"):
+        parse(b'{"inventory": "lab", "nodes": {}}')
