@@ -1,9 +1,11 @@
-"""The digest of what the inventory sets for a stack's runs."""
+"""The digest of what the inventory sets for a stack's runs, and what is said of lost nodes."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
+
+import pytest
 
 from tests.unit.roles.loading import load
 
@@ -32,3 +34,46 @@ def test_settings_of_runs_are_of_every_stack() -> None:
 
 def test_what_launches_nothing_changes_nothing() -> None:
     assert digests(base_address="198.18.0.11", spark_password="one", other=1) == digests()
+
+
+SSH = (
+    'Task failed: Data could not be sent to remote host "192.0.2.9". Make sure this host can be reached over '
+    "ssh: ssh: connect to host 192.0.2.9 port 22: Connection refused\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ({"msg": SSH}, "ssh: connect to host 192.0.2.9 port 22: Connection refused"),
+        ({"msg": "non-zero return code", "stderr": "Traceback\nValueError: odd\n"}, "ValueError: odd"),
+        ({"msg": "Missing sudo password", "stderr": ""}, "Missing sudo password"),
+        ({}, "unknown"),
+    ],
+)
+def test_why_a_node_could_not_be_asked_is_one_line(result: dict[str, Any], reason: str) -> None:
+    assert facts.cluster_facts_reason(result) == reason
+
+
+def test_a_node_that_is_lost_halfway_keeps_what_it_said_and_the_reason() -> None:
+    said = {"rc": 0, "stdout": '{"host": "node"}'}
+    hostvars: dict[str, dict[str, Any]] = {
+        "well": {"cluster_facts_status": said, "nvidia_listing": {"rc": 0, "stdout": '{"gpus": []}'}},
+        "lost": {"cluster_facts_status": said, "nvidia_listing": {"unreachable": True, "msg": "Broken pipe"}},
+        "down": {"cluster_facts_status": {"unreachable": True, "msg": SSH}},
+        "odd": {"cluster_facts_status": {"rc": 1, "stdout": ""}, "status_trouble": "ValueError: odd"},
+    }
+    found = facts.cluster_facts_states(
+        list(hostvars),
+        {name: {**known, "group_names": ["workers", "cluster"]} for name, known in hostvars.items()},
+        [f"192.0.2.{number}" for number in range(4)],
+    )
+    assert [found[name]["trouble"] for name in hostvars] == [
+        None,
+        "Broken pipe",
+        "ssh: connect to host 192.0.2.9 port 22: Connection refused",
+        "ValueError: odd",
+    ]
+    assert [found[name]["state"] is not None for name in hostvars] == [True, True, False, False]
+    assert found["well"]["gpus"] == {"gpus": []} and found["lost"]["gpus"] is None
+    assert found["down"]["groups"] == ["cluster", "workers"] and found["down"]["address"] == "192.0.2.2"
