@@ -15,7 +15,7 @@ from experiments.util.models import FrozenModel
 from experiments.util.processes import BOOT_ID, is_alive
 from training.spec import explain
 
-LATE_S: Final = 5.0  # a node answers within this time, even over a connection that has to be made first
+CLOCK_S: Final = 0.1  # seconds that are no difference between clocks
 PID_NAMESPACE: Final = Path("/proc/self/ns/pid")
 
 
@@ -81,11 +81,20 @@ class Stacks(FrozenModel, extra="ignore"):
     left_out: dict[str, str] = Field(default_factory=dict)
 
 
+class Gpus(FrozenModel, extra="ignore"):
+    """A node's GPUs."""
+
+    pci: list[str]
+    gpus: list[Gpu]
+    trouble: str | None
+
+
 class State(FrozenModel):
     """What a node says of itself."""
 
     host: str
-    late_s: float  # its clock when it was asked, less the controller's a moment earlier
+    asked: float  # Unix seconds by the controller's clock, before the node was reached
+    time: float  # Unix seconds by its own, once it was
     up_s: float
     load: float  # processes that ran or waited to, averaged over a minute
     described: Described | None  # None: it did not answer in time
@@ -95,14 +104,7 @@ class State(FrozenModel):
     packages: dict[str, str]  # of the environment
     stacks: Stacks | None  # of a provisioned master
     lock: Lock | None  # of a master whose lock is held
-
-
-class Gpus(FrozenModel, extra="ignore"):
-    """A node's GPUs."""
-
-    pci: list[str]
-    gpus: list[Gpu]
-    trouble: str | None
+    gpus: Gpus | None  # None: the driver did not answer in time
 
 
 class NodeStatus(FrozenModel):
@@ -110,15 +112,15 @@ class NodeStatus(FrozenModel):
 
     address: str
     groups: list[str]
-    trouble: str | None  # why it could not be asked, or not completely
+    trouble: str | None  # why it could not be asked
     state: State | None
-    gpus: Gpus | None
 
 
 class ClusterStatus(FrozenModel):
     """All of it."""
 
     inventory: str
+    answered: float  # Unix seconds by the controller's clock, once all nodes had answered
     nodes: dict[str, NodeStatus]
 
     @property
@@ -169,12 +171,14 @@ def parse(content: bytes) -> ClusterStatus:
     return status
 
 
-def explain_clock(state: State) -> str:
-    """A node's clock in a few words."""
-    if state.late_s < -0.1:  # asked before it could be
-        return f"{-state.late_s:.1f} s behind"
-    if state.late_s > LATE_S:
-        return f"{state.late_s:.0f} s ahead"
+def explain_clock(state: State, answered: float) -> str:
+    """A node's clock in a few words; `answered`: the controller's, once all nodes had answered."""
+    # By how much at least: the node's clock was read between the two moments of the controller's.
+    behind, ahead = state.asked - state.time, state.time - answered
+    if behind > CLOCK_S:
+        return f"{behind:.1f} s behind"
+    if ahead > CLOCK_S:
+        return f"{ahead:.1f} s ahead"
     clock = state.clock
     if clock is None:
         return "no NTP"

@@ -31,14 +31,14 @@ def show_status(screen: Screen, status: ClusterStatus, results: Path) -> None:
     """Shows the nodes as a table, what they have in common in lines, and what is wrong in red."""
     up = sum(node.state is not None for node in status.nodes.values())
     title = f"{status.inventory}: {up} of {len(status.nodes)} nodes up"
-    screen.table(title, COLUMNS, [_row(name, node) for name, node in status.nodes.items()])
+    screen.table(title, COLUMNS, [_row(name, node, status.answered) for name, node in status.nodes.items()])
     for text in _troubles(status):
         screen.line(text, "red")
     for label, text in [*_common(status), *_of_controller(status, results)]:
         screen.line(f"{label:{LABEL_WIDTH}} {text}")
 
 
-def _row(name: str, node: NodeStatus) -> list[str]:
+def _row(name: str, node: NodeStatus, answered: float) -> list[str]:
     role = "+".join(word for group, word in ROLES.items() if group in node.groups)
     state, described = node.state, node.state.described if node.state else None
     if state is None:
@@ -49,19 +49,19 @@ def _row(name: str, node: NodeStatus) -> list[str]:
         f"up {_period(state.up_s)}",
         str(described.cores) if described else NONE,
         _gigabytes(described.memory_mb) if described else NONE,
-        _gpus(node),
+        _gpus(state),
         f"{state.load:.1f}",
         _disks(state),
-        explain_clock(state),
+        explain_clock(state, answered),
     ]
 
 
-def _gpus(node: NodeStatus) -> str:
-    if node.gpus is None:
-        return NONE
-    names = [gpu.name for gpu in node.gpus.gpus if not gpu.pseudo]
+def _gpus(state: State) -> str:
+    if state.gpus is None:
+        return "no answer"
+    names = [gpu.name for gpu in state.gpus.gpus if not gpu.pseudo]
     found = [f"{names.count(name)} {name}" for name in dict.fromkeys(names)]
-    declared = sum(gpu.pseudo for gpu in node.gpus.gpus)
+    declared = sum(gpu.pseudo for gpu in state.gpus.gpus)
     found += [f"{declared} declared"] if declared else []
     return ", ".join(found) or NONE
 
@@ -85,14 +85,15 @@ def _period(seconds: float) -> str:
 
 def _troubles(status: ClusterStatus) -> Iterator[str]:
     for name, node in status.nodes.items():
-        if node.trouble is not None:
-            what = "is down" if node.state is None else "did not answer everything"
-            yield f"{name} {what}: {node.trouble}"
-        if node.state is not None and node.state.failed_units:
-            units = ", ".join(node.state.failed_units)
+        state = node.state
+        if state is None:
+            yield f"{name} is down: {node.trouble or 'it was not asked'}"
+            continue
+        if state.failed_units:
+            units = ", ".join(state.failed_units)
             yield f"{name} has units that failed: {units} (systemctl status there says why)"
-        if node.gpus is not None and node.gpus.trouble:
-            yield f"{name}: {node.gpus.trouble}"
+        if state.gpus is not None and state.gpus.trouble:
+            yield f"{name}: {state.gpus.trouble}"
 
 
 def _common(status: ClusterStatus) -> Iterator[tuple[str, str]]:
@@ -116,9 +117,12 @@ def _common(status: ClusterStatus) -> Iterator[tuple[str, str]]:
         yield "image", said(workers, lambda each: each.image or "none")
     yield "Docker", said(there, lambda each: each.docker or "none")
     drivers = {
-        name: next((gpu.driver for gpu in node.gpus.gpus if gpu.driver), "no answer")
+        name: next((gpu.driver for gpu in gpus.gpus if gpu.driver), "no answer")
         for name, node in status.nodes.items()
-        if node.gpus is not None and node.gpus.pci and not any(gpu.pseudo for gpu in node.gpus.gpus)
+        if node.state is not None
+        and (gpus := node.state.gpus) is not None
+        and gpus.pci
+        and not any(gpu.pseudo for gpu in gpus.gpus)
     }
     yield "GPU driver", shared(drivers) if drivers else "none: no GPU"
     yield "system", said(there, lambda each: f"{each.distribution}, kernel {each.kernel}")

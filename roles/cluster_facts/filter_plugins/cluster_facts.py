@@ -38,22 +38,20 @@ def cluster_facts_reason(result: dict[str, Any]) -> str:
 def cluster_facts_states(hosts: list[str], hostvars: Any, addresses: list[str]) -> dict[str, dict[str, Any]]:
     """Each node's address, groups and state, or the reason why that is unknown.
 
-    `hosts` and `addresses` are in the same order; `hostvars` holds each host's results `cluster_facts_status`
-    and `nvidia_listing`, or `status_trouble`.
+    `hosts` and `addresses` are in the same order; `hostvars` holds each host's result
+    `cluster_facts_status`, or `status_trouble`.
     """
     states = {}
     for host, address in zip(hosts, addresses, strict=True):
         found = hostvars[host]
-        asked, listed = found.get("cluster_facts_status", {}), found.get("nvidia_listing", {})
-        trouble = found.get("status_trouble")
-        if asked.get("unreachable") or listed.get("unreachable"):
-            trouble = cluster_facts_reason(asked if asked.get("unreachable") else listed)
+        asked = found.get("cluster_facts_status", {})
         states[host] = {
             "address": address,
             "groups": sorted(found["group_names"]),
-            "trouble": trouble,
+            "trouble": cluster_facts_reason(asked)
+            if asked.get("unreachable")
+            else found.get("status_trouble"),
             "state": json.loads(asked["stdout"]) if asked.get("rc") == 0 else None,
-            "gpus": json.loads(listed["stdout"]) if listed.get("rc") == 0 else None,
         }
     return states
 

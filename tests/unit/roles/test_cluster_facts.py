@@ -55,25 +55,22 @@ def test_why_a_node_could_not_be_asked_is_one_line(result: dict[str, Any], reaso
     assert facts.cluster_facts_reason(result) == reason
 
 
-def test_a_node_that_is_lost_halfway_keeps_what_it_said_and_the_reason() -> None:
-    said = {"rc": 0, "stdout": '{"host": "node"}'}
+def test_every_node_has_its_state_or_the_reason_why_it_is_unknown() -> None:
     hostvars: dict[str, dict[str, Any]] = {
-        "well": {"cluster_facts_status": said, "nvidia_listing": {"rc": 0, "stdout": '{"gpus": []}'}},
-        "lost": {"cluster_facts_status": said, "nvidia_listing": {"unreachable": True, "msg": "Broken pipe"}},
+        "well": {"cluster_facts_status": {"rc": 0, "stdout": '{"host": "node"}'}},
         "down": {"cluster_facts_status": {"unreachable": True, "msg": SSH}},
         "odd": {"cluster_facts_status": {"rc": 1, "stdout": ""}, "status_trouble": "ValueError: odd"},
     }
     found = facts.cluster_facts_states(
         list(hostvars),
         {name: {**known, "group_names": ["workers", "cluster"]} for name, known in hostvars.items()},
-        [f"192.0.2.{number}" for number in range(4)],
+        [f"192.0.2.{number}" for number in range(3)],
     )
-    assert [found[name]["trouble"] for name in hostvars] == [
-        None,
-        "Broken pipe",
-        "ssh: connect to host 192.0.2.9 port 22: Connection refused",
-        "ValueError: odd",
-    ]
-    assert [found[name]["state"] is not None for name in hostvars] == [True, True, False, False]
-    assert found["well"]["gpus"] == {"gpus": []} and found["lost"]["gpus"] is None
-    assert found["down"]["groups"] == ["cluster", "workers"] and found["down"]["address"] == "192.0.2.2"
+    assert found["well"] == {
+        "address": "192.0.2.0",
+        "groups": ["cluster", "workers"],
+        "trouble": None,
+        "state": {"host": "node"},
+    }
+    assert found["down"]["state"] is None and "Connection refused" in found["down"]["trouble"]
+    assert found["odd"]["state"] is None and found["odd"]["trouble"] == "ValueError: odd"

@@ -15,6 +15,7 @@ import pytest
 from tests.unit.roles.loading import ROOT, load
 
 SCRIPT = ROOT / "roles" / "cluster_facts" / "files" / "node-status"
+LIST_GPUS = (ROOT / "roles" / "nvidia" / "files" / "list-gpus").read_text(encoding="utf-8")
 DESCRIBE = (SCRIPT.parent / "describe-node").read_text(encoding="utf-8")
 status = load("roles/cluster_facts/files/node-status")
 
@@ -29,6 +30,8 @@ def asked(folder: Path, **changes: Any) -> dict[str, Any]:
     """What the controller asks a node whose files are in `folder`."""
     return {
         "describe": DESCRIBE,
+        "list_gpus": LIST_GPUS,
+        "gpu_options": [],
         "environment": str(folder / "env"),
         "image_note": str(folder / "image"),
         "stacks_note": str(folder / "stacks.json"),
@@ -72,7 +75,13 @@ def test_of_a_node_that_was_never_provisioned_it_says_what_there_is(tmp_path: Pa
     assert found["described"]["cores"] >= 1 and found["described"]["environment_digest"] is None
     assert (found["stacks"], found["lock"], found["packages"]) == (None, None, {})
     assert found["disks"][0]["mount"] == "/" and found["disks"][0]["free_mb"] > 0
-    assert 0 <= found["late_s"] < 30 and found["up_s"] > 0
+    assert found["asked"] <= found["time"] <= time.time() and found["up_s"] > 0
+    assert found["gpus"]["gpus"] == []
+
+
+def test_gpus_that_are_only_declared_are_listed(tmp_path: Path) -> None:
+    found = run(asked(tmp_path, gpu_options=["--pseudo", "2"]), "/usr/bin:/bin")
+    assert [gpu["pseudo"] for gpu in found["gpus"]["gpus"]] == [True, True]
 
 
 def test_of_a_provisioned_node_it_says_what_is_installed(tmp_path: Path, programs: Path) -> None:

@@ -43,7 +43,7 @@ def test_nodes_that_are_down_are_named_with_the_reason_and_the_others_answer(tmp
     master = status.master
     assert master is not None and master.described is not None and master.described.cores >= 1
     assert master.disks and status.nodes["master"].trouble is None
-    assert status.nodes["master"].gpus is not None
+    assert master.gpus is not None and master.asked <= master.time <= status.answered
     assert status.nodes["closed"].state is None
     assert "Connection refused" in str(status.nodes["closed"].trouble)
     assert status.nodes["odd"].state is None and "/nowhere" in str(status.nodes["odd"].trouble)

@@ -30,8 +30,10 @@ GPU = {
     "index": "0", "uuid": "GPU-1", "name": "NVIDIA GeForce GTX 1060 3GB", "memory_mb": 3008,
     "capability": "6.1", "mig": False, "driver": "535.247.01", "pseudo": False,
 }  # fmt: skip
+NO_GPUS: dict[str, Any] = {"pci": [], "module": None, "nouveau": False, "gpus": [], "trouble": None}
 STATE = {
-    "host": "master", "late_s": 0.4, "up_s": 3 * 86400.0, "load": 0.21, "described": DESCRIBED,
+    "host": "master", "asked": 1000.0, "time": 1000.4, "up_s": 3 * 86400.0, "load": 0.21,
+    "described": DESCRIBED,
     "disks": [
         {"mount": "/", "size_mb": 60000, "free_mb": 21504},
         {"mount": "/var", "size_mb": 90000, "free_mb": 30720},
@@ -40,8 +42,8 @@ STATE = {
     "failed_units": [],
     "clock": {"by": "chrony", "source": "192.0.2.1", "synchronised": True, "offset_s": -0.0004},
     "packages": {"torch": "2.13.0+cu126", "pyspark": "4.3.0"}, "stacks": None, "lock": None,
+    "gpus": NO_GPUS,
 }  # fmt: skip
-NO_GPUS: dict[str, Any] = {"pci": [], "module": None, "nouveau": False, "gpus": [], "trouble": None}
 HELD = {
     "verb": "run", "user": "ada", "host": "desk", "pid": 4711, "since": "2026-11-24T21:03:10Z",
     "machine": "m", "boot": "another", "started": "1",
@@ -58,13 +60,13 @@ def node(number: int, group: str, state: dict[str, Any] | None, **more: Any) -> 
 def cluster(**of_master: Any) -> ClusterStatus:
     """A master and two workers, one of which is down."""
     gpus = {**NO_GPUS, "pci": ["1c02"], "module": "535.247.01", "gpus": [GPU]}
-    worker = {**STATE, "host": "worker1", "failed_units": ["made-up.service"], "clock": None}
+    worker = {**STATE, "host": "worker1", "failed_units": ["made-up.service"], "clock": None, "gpus": gpus}
     nodes = {
-        "master": node(10, "master", {**STATE, **of_master}, gpus=NO_GPUS),
-        "worker1": node(11, "workers", worker, gpus=gpus),
-        "worker2": node(12, "workers", None, gpus=None, trouble="Connection timed out"),
+        "master": node(10, "master", {**STATE, **of_master}),
+        "worker1": node(11, "workers", worker),
+        "worker2": node(12, "workers", None, trouble="Connection timed out"),
     }
-    return parse(json.dumps({"inventory": "lab", "nodes": nodes}).encode())
+    return parse(json.dumps({"inventory": "lab", "answered": 1002.0, "nodes": nodes}).encode())
 
 
 @pytest.fixture
@@ -161,8 +163,8 @@ def test_a_lock_is_stale_only_if_its_process_was_here() -> None:
     ("changes", "words"),
     [
         ({}, "0.4 ms off"),
-        ({"late_s": -3.0}, "3.0 s behind"),
-        ({"late_s": 61.0}, "61 s ahead"),
+        ({"time": 997.0}, "3.0 s behind"),
+        ({"time": 1063.0}, "61.0 s ahead"),
         ({"clock": None}, "no NTP"),
         ({"clock": {"by": "chrony", "source": None, "synchronised": False, "offset_s": None}}, "not synch"),
         ({"clock": {"by": "timesyncd", "source": None, "synchronised": True, "offset_s": None}}, "set by"),
@@ -170,7 +172,7 @@ def test_a_lock_is_stale_only_if_its_process_was_here() -> None:
 )
 def test_clocks(changes: dict[str, Any], words: str) -> None:
     state = cluster(**changes).master
-    assert state is not None and words in explain_clock(state)
+    assert state is not None and words in explain_clock(state, 1002.0)
 
 
 def test_what_differs_is_said_with_the_nodes_that_have_it() -> None:
@@ -180,6 +182,6 @@ def test_what_differs_is_said_with_the_nodes_that_have_it() -> None:
 
 def test_an_answer_of_another_form_is_refused() -> None:
     with pytest.raises(UserError, match="nodes' answer"):
-        parse(b'{"inventory": "lab", "nodes": {"master": {}}}')
+        parse(b'{"inventory": "lab", "answered": 1.0, "nodes": {"master": {}}}')
     with pytest.raises(UserError, match="The inventory lab is not there"):
-        parse(b'{"inventory": "lab", "nodes": {}}')
+        parse(b'{"inventory": "lab", "answered": 1.0, "nodes": {}}')
