@@ -19,12 +19,13 @@ in = env="$$(requirements/bootstrap $(1))" && PATH="$$env/bin:$$PATH" && export 
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test test-wide testbed testbed-down provision verify plan matrix watch conformance report compare bench gpu-check lock lint clean
+.PHONY: help demo unit test test-wide inventory testbed testbed-down provision verify status plan matrix watch conformance report compare bench gpu-check lock lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
 demo: ## bring up the testbed, provision and verify it, run the quick matrix, write the report
+	@requirements/bootstrap check$(if $(filter container,$(TESTBED_KIND)), && python3 roles/testbed/files/this-machine announce)
 	@$(MAKE) --no-print-directory testbed provision verify
 	@$(MAKE) --no-print-directory matrix report MATRIX=quick
 
@@ -37,7 +38,10 @@ test: ## run the standard tests, from lint to whole matrices (ONLY='?' lists the
 test-wide: ## run the longer tests: faults of nodes and disks, other engines and inventories, 50 kills (ONLY= as for test)
 	@$(call in,test) python -m tests.run test-wide "$(ONLY)"
 
-testbed: ## make three nodes on this machine (TESTBED=name TESTBED_PREFIX=198.18.n TESTBED_LINK_RATE=1gbit TESTBED_RELEASE=bookworm)
+inventory: ## write an inventory for machines of your own; asks for what ARGS= leaves out (ARGS=--help lists the options)
+	@$(call in,controller) python -m inventory.new $(ARGS)
+
+testbed: ## make three nodes on this machine (TESTBED_KIND=container or vm, TESTBED=name TESTBED_PREFIX=198.18.n TESTBED_LINK_RATE=1gbit)
 	@$(call in,controller) ansible-playbook playbooks/testbed.yml $(ARGS)
 
 testbed-down: ## remove the testbed except for its caches
@@ -48,6 +52,9 @@ provision: ## set up the cluster of the inventory (determined_packages=DIR takes
 
 verify: ## prove the state of the nodes (testinfra); the results are kept in results/verify as JUnit XML
 	@$(call in,controller) python -m pytest tests/nodes --verbose --junitxml="results/verify/$$(date -u +%Y%m%dT%H%M%SZ).xml" $(ARGS)
+
+status: ## show the cluster on one screen: nodes, lock, versions, GPUs, disks, clocks; changes nothing
+	@$(call in,controller) python -m experiments status $(ARGS)
 
 conformance: ## test what every stack must do: equal weights, recorded faults, nothing left running (STACK=name)
 	@$(call in,controller) python -m pytest tests/conformance --stack "$(STACK)" --verbose --junitxml="results/conformance/$(STACK).xml" $(ARGS)
@@ -79,6 +86,9 @@ lint: ## lint everything
 lock: ## write the environment's locks again (VARIANT=cpu, cu126 or cu130; ARGS='--python 3.12 --into FOLDER')
 	@$(call in,controller) python roles/python_env/files/locks/make-locks $(VARIANT) $(ARGS)
 
-clean: ## remove the testbed, its caches and trainbed's virtual environments on this machine
+clean: ## remove the testbed, all virtual machines, caches and trainbed's virtual environments on this machine
 	@$(call in,controller) ansible-playbook playbooks/testbed_down.yml -e testbed_down_caches=true $(ARGS)
+	@$(call in,controller) for state in "$${XDG_STATE_HOME:-$$HOME/.local/state}"/trainbed/vm/*/; do [ ! -d "$$state" ] \
+		|| TESTBED="$$(basename "$$state")" ansible-playbook -i inventory/vm playbooks/testbed_down.yml -e testbed_down_caches=true || exit 1; done
 	@rm -rf "$${XDG_CACHE_HOME:-$$HOME/.cache}/trainbed"
+	@python3 roles/testbed/files/this-machine left

@@ -1,4 +1,4 @@
-"""The command line: plan, run, watch, report, compare, check."""
+"""The command line: plan, run, watch, status, report, compare, check."""
 
 from __future__ import annotations
 
@@ -19,6 +19,8 @@ from experiments.campaign.resume import Options
 from experiments.campaign.running_note import NoteWriter
 from experiments.campaign.selection import runs_that_fit, with_warm_ups
 from experiments.cluster.playbooks import Playbooks
+from experiments.cluster.status import read_status
+from experiments.console.status import show_status
 from experiments.console.tables import CampaignTables, show_plan
 from experiments.console.watch import watch
 from experiments.matrix.loading import load_matrix
@@ -71,6 +73,9 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
         return _check(arguments.paths, screen)
     if arguments.command == "watch":
         return watch(RESULTS, arguments.matrix, screen, interrupts)
+    if arguments.command == "status":
+        show_status(screen, read_status(Playbooks(REPOSITORY, interrupts, screen)), RESULTS)
+        return 0
     matrix = load_matrix(arguments.matrix)
     playbooks = Playbooks(REPOSITORY, interrupts, screen)
     if arguments.command == "plan":
@@ -217,6 +222,8 @@ def _parser() -> argparse.ArgumentParser:
     watcher.add_argument(
         "matrix", nargs="?", help="name of a matrix, or its path (default: whichever is running)"
     )
+
+    commands.add_parser("status", help="show the cluster: nodes, lock, versions, disks; changes nothing")
 
     report = commands.add_parser("report", help="write report.md and report.html for a campaign")
     report.add_argument("matrix", help="name of the matrix")

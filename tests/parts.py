@@ -76,6 +76,7 @@ TEST = (
             on_all_cores(
                 *NOT_WIDE,
                 "tests/unit/experiments",
+                "tests/unit/inventory",
                 "tests/unit/test_parts.py",
                 "tests/unit/test_connections.py",
                 "tests/unit/test_stack_names.py",

@@ -60,6 +60,7 @@ class Declaration(FrozenModel):
 
     master: OnNode = OnNode()
     workers: OnNode = OnNode()
+    version_of: Text | None = None  # the package of the environment whose version is the stack's
 
     @property
     def groups(self) -> dict[str, OnNode]:

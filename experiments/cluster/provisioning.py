@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -123,6 +123,24 @@ def newest_fitting(results: Path, cluster: Cluster) -> bytes | None:
         content = _read(path)
         if parse(content, path).fits(cluster):
             return content
+    return None
+
+
+def newest_of(results: Path, inventory: str, nodes: Mapping[str, str]) -> Provisioning | None:
+    """The newest record in `results` of provisioning these nodes, however it ended; None if there is none.
+
+    Args:
+        results: the folder of all results.
+        inventory: its name.
+        nodes: their addresses by name.
+
+    Raises:
+        UserError: a newer record is damaged.
+    """
+    for path in sorted((results / FOLDER).glob("[0-9]*.json"), reverse=True):
+        found = parse(_read(path), path)
+        if (found.inventory, found.nodes) == (inventory, dict(nodes)):
+            return found
     return None
 
 

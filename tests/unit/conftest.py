@@ -11,10 +11,13 @@ SLOW_MODULES = {
     "test_loop",
     "test_check_gpus",
     "test_locks",
+    "test_common_variables",
     "test_kills",
     "test_nvidia_packages",
     "test_preflight",
     "test_provisioning_record",
+    "test_status_playbook",
+    "test_testbed_checks",
     "test_watch",
 }
 

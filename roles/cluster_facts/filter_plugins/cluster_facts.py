@@ -27,6 +27,35 @@ def cluster_facts_nodes(hosts: list[str], hostvars: Any, addresses: list[str]) -
     return nodes
 
 
+def cluster_facts_reason(result: dict[str, Any]) -> str:
+    """Why a task failed, on one line: a program's last words, or else Ansible's."""
+    words = [line for line in str(result.get("stderr") or "").splitlines() if line.strip()]
+    said = words[-1] if words else str(result.get("msg") or "unknown")
+    # Ansible's preface to what ssh says.
+    return " ".join(said.split()).removeprefix("Task failed: ").rpartition("can be reached over ssh: ")[2]
+
+
+def cluster_facts_states(hosts: list[str], hostvars: Any, addresses: list[str]) -> dict[str, dict[str, Any]]:
+    """Each node's address, groups and state, or the reason why that is unknown.
+
+    `hosts` and `addresses` are in the same order; `hostvars` holds each host's result
+    `cluster_facts_status`, or `status_trouble`.
+    """
+    states = {}
+    for host, address in zip(hosts, addresses, strict=True):
+        found = hostvars[host]
+        asked = found.get("cluster_facts_status", {})
+        states[host] = {
+            "address": address,
+            "groups": sorted(found["group_names"]),
+            "trouble": cluster_facts_reason(asked)
+            if asked.get("unreachable")
+            else found.get("status_trouble"),
+            "state": json.loads(asked["stdout"]) if asked.get("rc") == 0 else None,
+        }
+    return states
+
+
 def cluster_facts_megabits(result: Any) -> float | None:
     """Received Mbit/s in an iperf3 client's JSON output; None if nothing was measured."""
     if not result or "stdout" not in result:
@@ -62,6 +91,8 @@ class FilterModule:
         """Return the filters by name."""
         return {
             "cluster_facts_nodes": cluster_facts_nodes,
+            "cluster_facts_reason": cluster_facts_reason,
+            "cluster_facts_states": cluster_facts_states,
             "cluster_facts_megabits": cluster_facts_megabits,
             "cluster_facts_settings": cluster_facts_settings,
             "cluster_facts_words": shlex.split,

@@ -38,7 +38,8 @@ holder: {description: "Who holds the lock afterwards, {} for nobody.", type: dic
 mine: {description: Whether that is the given holder., type: bool, returned: always}
 """
 
-IDENTITY = ("host", "boot", "pid", "started")
+# Not the host name: provisioning changes it where the controller is a node itself.
+IDENTITY = ("boot", "pid", "started")
 
 
 def same(one: dict[str, Any], other: dict[str, Any]) -> bool:

@@ -7,6 +7,7 @@ import importlib.machinery
 import importlib.util
 import io
 import json
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,10 +21,13 @@ ROOT = Path(__file__).resolve().parents[3]
 def load(path: str) -> ModuleType:
     """Load a file of the repository as a module."""
     file = ROOT / path
-    loader = importlib.machinery.SourceFileLoader(file.name.replace("-", "_").replace(".py", ""), str(file))
+    # A name that hides no package: a role's plugin may be called as one.
+    name = f"loaded_{file.name.replace('-', '_').replace('.py', '')}"
+    loader = importlib.machinery.SourceFileLoader(name, str(file))
     spec = importlib.util.spec_from_loader(loader.name, loader)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look there
     loader.exec_module(module)
     return module
 

@@ -1,10 +1,12 @@
-"""What records say of the cluster: the digest of a stack's settings, and the installed build of torch."""
+"""What records and the status say of the cluster: settings, the installed build of torch, lost nodes."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.unit.roles.loading import load
 
@@ -45,3 +47,43 @@ def test_torchs_build_is_its_own_word(tmp_path: Path) -> None:
     said = "from typing import Optional\n__version__ = '2.13.0+cu130'\ndebug = False\n"
     (packages / "torch/version.py").write_text(said, encoding="utf-8")
     assert node.torch_version(str(tmp_path)) == "2.13.0+cu130"
+
+
+SSH = (
+    'Task failed: Data could not be sent to remote host "192.0.2.9". Make sure this host can be reached over '
+    "ssh: ssh: connect to host 192.0.2.9 port 22: Connection refused\r\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ({"msg": SSH}, "ssh: connect to host 192.0.2.9 port 22: Connection refused"),
+        ({"msg": "non-zero return code", "stderr": "Traceback\nValueError: odd\n"}, "ValueError: odd"),
+        ({"msg": "Missing sudo password", "stderr": ""}, "Missing sudo password"),
+        ({}, "unknown"),
+    ],
+)
+def test_why_a_node_could_not_be_asked_is_one_line(result: dict[str, Any], reason: str) -> None:
+    assert facts.cluster_facts_reason(result) == reason
+
+
+def test_every_node_has_its_state_or_the_reason_why_it_is_unknown() -> None:
+    hostvars: dict[str, dict[str, Any]] = {
+        "well": {"cluster_facts_status": {"rc": 0, "stdout": '{"host": "node"}'}},
+        "down": {"cluster_facts_status": {"unreachable": True, "msg": SSH}},
+        "odd": {"cluster_facts_status": {"rc": 1, "stdout": ""}, "status_trouble": "ValueError: odd"},
+    }
+    found = facts.cluster_facts_states(
+        list(hostvars),
+        {name: {**known, "group_names": ["workers", "cluster"]} for name, known in hostvars.items()},
+        [f"192.0.2.{number}" for number in range(3)],
+    )
+    assert found["well"] == {
+        "address": "192.0.2.0",
+        "groups": ["cluster", "workers"],
+        "trouble": None,
+        "state": {"host": "node"},
+    }
+    assert found["down"]["state"] is None and "Connection refused" in found["down"]["trouble"]
+    assert found["odd"]["state"] is None and found["odd"]["trouble"] == "ValueError: odd"

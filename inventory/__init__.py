@@ -1,0 +1,1 @@
+"""Inventories, and the command that writes one (`new`)."""
