@@ -77,6 +77,7 @@ TEST = (
                 "tests/unit/experiments",
                 "tests/unit/test_parts.py",
                 "tests/unit/test_connections.py",
+                "tests/unit/test_links.py",
                 "tests/unit/test_stack_names.py",
             ),
         ),
@@ -117,6 +118,12 @@ TEST_WIDE = (
         "inventories",
         "another inventory, and nodes on the next Debian release",
         (pytest(*WIDE, "tests/e2e/test_wide.py"),),
+        Nodes.OWN,
+    ),
+    Part(
+        "unlike",
+        "workers that differ: equal weights, refusals in the plan, and what each had in the records",
+        (pytest(*WIDE, "tests/e2e/test_unlike.py"),),
         Nodes.OWN,
     ),
     Part(

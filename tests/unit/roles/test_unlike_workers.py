@@ -173,3 +173,24 @@ def test_variables_of_ranks_reach_every_stack_and_replace_none_of_its_own(tmp_pa
         "OMP_NUM_THREADS=1",
         *map("=".join, RANK_ENVIRONMENT.items()),
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "offered"),
+    [
+        ({"determined_slot_type": "cuda", "determined_slots": 2}, "0,1"),
+        ({"determined_slot_type": "cuda", "determined_slots": 2, "determined_visible_gpus": "2,3"}, "2,3"),
+        ({"determined_slot_type": "cpu", "determined_slots": 2}, ""),
+    ],
+)
+def test_an_agent_offers_no_more_gpus_than_slots(tmp_path: Path, given: dict[str, Any], offered: str) -> None:
+    found = evaluated(
+        tmp_path,
+        {"gpus": "{{ determined_agent_base.visible_gpus }}"},
+        ["determined"],
+        {"worker1": 1},
+        workers=1,
+        determined_address="10.0.0.1",
+        **given,
+    )
+    assert found["gpus"] == offered

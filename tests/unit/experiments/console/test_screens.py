@@ -71,8 +71,8 @@ def test_below_the_plan_is_how_workers_differ_and_which_cores_no_run_uses(
 
     *_, differ, spare = capsys.readouterr().out.splitlines()
     assert differ == (
-        "The workers differ in cores (worker1 3, worker2 1) and memory (worker1 7.8 GiB, worker2 23.5 GiB); the "
-        "slowest sets the pace of a run."
+        "The workers differ in cores (worker1 3, worker2 1) and memory (worker1 7.8 GiB, worker2 23.5 GiB); "
+        "the slowest sets the pace of a run."
     )
     assert spare == (
         "Cores that no run uses: 2 of worker1 (a run uses 1 of each worker; worker_threads sets it)."
