@@ -215,6 +215,8 @@ class Conditions(_Frozen):
     reporting: Literal["epoch", "step"] = "epoch"
     runtime: Literal["stack", "native"] = "stack"  # the stack's own way, or processes on the host
     launcher: Literal["stack", "none"] = "stack"  # the stack's own, or ranks started directly
+    # The inventory's last worker gets this share of the processor time that a run's threads can use there.
+    slow_worker: float | None = Field(default=None, gt=0, lt=1)
     rank_environment: RankEnvironment = Field(default_factory=dict)  # further variables of every rank
 
 
@@ -238,6 +240,7 @@ LATER: Final = {
     "runtime": "stack",
     "launcher": "stack",
     "rank_environment": {},
+    "slow_worker": None,
 }
 """Conditions that digests leave out at these values, so that specifications older than the conditions keep
 their digests, and their runs keep their names."""

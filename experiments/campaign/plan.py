@@ -10,7 +10,7 @@ from pydantic import Field, ValidationError
 
 from experiments.cluster.abilities import why_no_conditions, why_not_some_slots
 from experiments.cluster.description import Cluster
-from experiments.cluster.room import why_no_room
+from experiments.cluster.room import why_no_room, why_no_slow_worker
 from experiments.matrix.model import Matrix
 from experiments.matrix.seeds import WARM_UP_SEEDS
 from experiments.matrix.specification import ClusterDefaults, make_specification
@@ -100,6 +100,9 @@ def _partners(group: list[PlannedRun]) -> list[PlannedRun]:
     group = sorted(group, key=lambda run: run.written)
     ids = [run.run_id for run in group]
     reason = next((run.cannot_run for run in group if run.cannot_run is not None), None)
+    if any(run.specification.conditions.slow_worker is not None for run in group):
+        # The first to end would give the worker its speed back.
+        reason = reason or "Runs that start together can't have a slow worker (slow_worker)."
     return [run.model_copy(update={"together": ids, "cannot_run": reason}) for run in group]
 
 
@@ -185,7 +188,7 @@ def why_not(specification: RunSpec, cluster: Cluster) -> str | None:
                 f"the matrix asks for the {name} {asked or 'not limited'}, "
                 f"and the cluster's is {there or 'not limited'}"
             )
-    reasons += why_no_room(specification, cluster)
+    reasons += why_no_room(specification, cluster) + why_no_slow_worker(specification, cluster)
     if conditions.launcher == "none" and work.slots_per_worker > 1:
         reasons.append(
             f"without a launcher a worker has one rank, and it takes {work.slots_per_worker} slots on each"

@@ -12,7 +12,6 @@ from experiments.cluster.environment import Node
 from experiments.util.words import counted, listed
 from training.spec import RunSpec
 
-
 SAME_MEMORY: Final = 0.95  # of alike machines, whose kernels keep a little more or less for themselves
 
 
@@ -51,6 +50,22 @@ def why_no_room(specification: RunSpec, cluster: Cluster, roles: Path | None = N
             short |= few
     if choice is not None and not short.keys() <= set(cluster.workers[: work.workers]):
         reasons[-1] += f"; {stack} may put it on any worker: {choice}"
+    return reasons
+
+
+def why_no_slow_worker(specification: RunSpec, cluster: Cluster) -> list[str]:
+    """Why a run can't have the slow worker that its conditions ask for; empty if it can, or asks for none."""
+    work, conditions = specification.work, specification.conditions
+    if conditions.slow_worker is None:
+        return []
+    reasons = []
+    if conditions.device != "cpu":
+        reasons.append("slow_worker limits processors, and this run is on GPUs")
+    if work.workers < len(cluster.workers):
+        reasons.append(
+            f"slow_worker slows {cluster.workers[-1]}, so the run must take all "
+            f"{counted(len(cluster.workers), 'worker')}, and it takes {work.workers}"
+        )
     return reasons
 
 

@@ -10,7 +10,7 @@ import pytest
 from experiments.cluster.abilities import why_not_given_workers
 from experiments.cluster.description import Cluster
 from experiments.cluster.environment import Gpu, Node
-from experiments.cluster.room import cores_used, differences, spare_cores, why_no_room
+from experiments.cluster.room import cores_used, differences, spare_cores, why_no_room, why_no_slow_worker
 from tests.unit.experiments.made_up_records import ENVIRONMENT, spec
 from training.spec import Conditions, RunSpec
 
@@ -144,3 +144,15 @@ def test_cores_beyond_those_of_a_run_are_spare() -> None:
     nodes = cluster({"cores": 4}, {"cores": 2}).nodes
     assert spare_cores(nodes, cores_used(run(2, threads=1, slots=2))) == {"worker1": 2}
     assert spare_cores(nodes, cores_used(run(2, threads=4))) == {}
+
+
+def test_a_slow_worker_takes_part_in_the_run() -> None:
+    def slow(workers: int, device: str = "cpu") -> list[str]:
+        usual = run(workers, device=device)
+        conditions = Conditions.model_validate({"slow_worker": 0.5, "device": device})
+        asked = usual.model_copy(update={"conditions": conditions})
+        return why_no_slow_worker(asked, cluster({}, {}))
+
+    assert slow(2) == [] and why_no_slow_worker(run(1), cluster({}, {})) == []
+    assert slow(1) == ["slow_worker slows worker2, so the run must take all 2 workers, and it takes 1"]
+    assert slow(2, device="cuda") == ["slow_worker limits processors, and this run is on GPUs"]

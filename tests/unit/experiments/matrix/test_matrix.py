@@ -146,6 +146,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("scaling", 18),
         ("sync", 18),
         ("why", 40),
+        ("unlike", 30),
     ],
 )
 def test_every_matrix_that_is_shipped_is_valid(name: str, runs: int) -> None:
