@@ -234,7 +234,7 @@ class RunSpec(_Frozen):
         return f"{self.stack}-w{work.workers}-e{work.epochs}-s{work.seed}-{self.digest[:8]}"
 
 
-LATER: Final = {
+LATER: Final[dict[str, Any]] = {
     "tokenizing": "before",
     "reporting": "epoch",
     "runtime": "stack",

@@ -173,7 +173,7 @@ def test_a_limit_that_a_run_left_is_lifted(
 ) -> None:
     limit, called = tmp_path / "50-CPUQuota.conf", list[tuple[str, ...]]()
     monkeypatch.setattr(script, "LIMIT", limit)
-    monkeypatch.setattr(script, "call", lambda *command: called.append(command) or "")
+    monkeypatch.setattr(script, "call", lambda *command: called.append(command))
     asked = {"units": [], "containers": [], "processes": [], "user": ME, "patience_s": 1.0}
     assert script.anything_there(asked) == script.end(asked) == [] and called == []
     # What systemd writes, first with a limit and then without.

@@ -28,7 +28,8 @@ def evaluated(
         cores: of each worker; None if it is away.
         given: the run's work and conditions where they are not the usual ones, and other variables.
     """
-    work = {"workers": 2, "slots_per_worker": 1, "seed": 1, "keep_checkpoints": 2, "data_digest": "d"}
+    work: dict[str, Any] = {"workers": 2, "slots_per_worker": 1, "seed": 1}
+    work |= {"keep_checkpoints": 2, "data_digest": "d"}
     conditions = {
         **{"threads": 1, "tokenizing": "before", "runtime": "stack", "launcher": "stack"},
         "rank_environment": {},
