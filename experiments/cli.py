@@ -83,7 +83,8 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
             plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
             if arguments.only is not None:
                 plan = with_warm_ups(plan, whole_groups(plan, runs_that_fit(plan, arguments.only)))
-            show_plan(screen, plan, matrix.name, Estimates(RESULTS))
+            workers = {name: prepared.cluster.nodes[name] for name in prepared.cluster.workers}
+            show_plan(screen, plan, matrix.name, Estimates(RESULTS), workers)
         return 0
     if arguments.retry is not None and not campaigns(RESULTS / matrix.name):
         screen.line(f"There is nothing to retry: {matrix.name} has no campaign yet.")

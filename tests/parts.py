@@ -66,7 +66,7 @@ UNIT = (
 
 TEST = (
     Part("lint", "style and types", (("tests/lint",),)),
-    Part("roles", "the roles' modules and scripts", (on_all_cores(*NOT_WIDE, "tests/unit/roles"),)),
+    Part("roles", "the roles' modules and scripts", (on_all_cores(*NOT_WIDE, "tests/unit/roles", "tests/unit/testbed_vm"),)),
     Part(
         "experiments",
         "planning, records, figures, reports and screens, on made-up runs; this table of parts",
@@ -79,6 +79,7 @@ TEST = (
                 "tests/unit/inventory",
                 "tests/unit/test_parts.py",
                 "tests/unit/test_connections.py",
+                "tests/unit/test_links.py",
                 "tests/unit/test_stack_names.py",
             ),
         ),
@@ -125,6 +126,12 @@ TEST_WIDE = (
         "cuda-build",
         "the CUDA build of the environment on nodes without GPUs (50 GB, other testbeds down)",
         (pytest(*WIDE, "tests/e2e/test_cuda_build.py"),),
+        Nodes.OWN,
+    ),
+    Part(
+        "unlike",
+        "workers that differ: equal weights, refusals in the plan, and what each had in the records",
+        (pytest(*WIDE, "tests/e2e/test_unlike.py"),),
         Nodes.OWN,
     ),
     Part(

@@ -6,11 +6,12 @@ import argparse
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from training.errors import (
+    LaunchError,
     PeerError,
     Stopped,
     ThreadsError,
@@ -98,6 +99,7 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
         (out / error_name()).unlink(missing_ok=True)
         spec = read_spec(RunSpec, spec_file)
         check_threads(spec.conditions.threads)
+        check_environment(spec.conditions.rank_environment)
         if spec.work.keeps_checkpoints:
             stop.grace = STOP_GRACE_TO_KEEP
         # Not earlier, so that a torch that can't be imported leaves an error file, too.
@@ -162,6 +164,22 @@ def check_threads(threads: int) -> None:
             f"The run asks for {threads} threads per rank, but OMP_NUM_THREADS {says}; "
             f"set OMP_NUM_THREADS={threads} in the environment that the launcher gives the rank."
         )
+
+
+def check_environment(wanted: Mapping[str, str]) -> None:
+    """Check that the variables which the run asks for have reached this rank.
+
+    Raises:
+        LaunchError: one is missing, or has another value.
+    """
+    for name, value in wanted.items():
+        found = os.environ.get(name)
+        if found != value:
+            says = f"is {found}" if found is not None else "is not set"
+            raise LaunchError(
+                f"The run asks for {name}={value} in the environment of every rank, but {name} {says}; "
+                "its stack must pass rank_environment on."
+            )
 
 
 def error_name() -> str:

@@ -24,6 +24,8 @@ from pydantic import (
     model_validator,
 )
 
+from training.rank_environment import RankEnvironment
+
 PHASES: Final = (
     "queue",
     "launch",
@@ -213,6 +215,9 @@ class Conditions(_Frozen):
     reporting: Literal["epoch", "step"] = "epoch"
     runtime: Literal["stack", "native"] = "stack"  # the stack's own way, or processes on the host
     launcher: Literal["stack", "none"] = "stack"  # the stack's own, or ranks started directly
+    # The inventory's last worker gets this share of the processor time that a run's threads can use there.
+    slow_worker: float | None = Field(default=None, gt=0, lt=1)
+    rank_environment: RankEnvironment = Field(default_factory=dict)  # further variables of every rank
 
 
 class RunSpec(_Frozen):
@@ -229,7 +234,14 @@ class RunSpec(_Frozen):
         return f"{self.stack}-w{work.workers}-e{work.epochs}-s{work.seed}-{self.digest[:8]}"
 
 
-LATER: Final = {"tokenizing": "before", "reporting": "epoch", "runtime": "stack", "launcher": "stack"}
+LATER: Final[dict[str, Any]] = {
+    "tokenizing": "before",
+    "reporting": "epoch",
+    "runtime": "stack",
+    "launcher": "stack",
+    "rank_environment": {},
+    "slow_worker": None,
+}
 """Conditions that digests leave out at these values, so that specifications older than the conditions keep
 their digests, and their runs keep their names."""
 

@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from experiments.cluster.abilities import why_no_conditions, why_not_some_slots
 from experiments.cluster.description import Cluster
+from experiments.cluster.room import why_no_room, why_no_slow_worker
 from experiments.matrix.model import Matrix
 from experiments.matrix.seeds import WARM_UP_SEEDS
 from experiments.matrix.specification import ClusterDefaults, make_specification
@@ -99,6 +100,9 @@ def _partners(group: list[PlannedRun]) -> list[PlannedRun]:
     group = sorted(group, key=lambda run: run.written)
     ids = [run.run_id for run in group]
     reason = next((run.cannot_run for run in group if run.cannot_run is not None), None)
+    if any(run.specification.conditions.slow_worker is not None for run in group):
+        # The first to end would give the worker its speed back.
+        reason = reason or "Runs that start together can't have a slow worker (slow_worker)."
     return [run.model_copy(update={"together": ids, "cannot_run": reason}) for run in group]
 
 
@@ -151,7 +155,12 @@ def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data
 
 def _defaults(cluster: Cluster) -> ClusterDefaults:
     """The cluster's values for what the matrix leaves open."""
-    conditions = {"pinning": cluster.pinning, "device": cluster.device, "link_rate": cluster.link.configured}
+    conditions = {
+        "pinning": cluster.pinning,
+        "device": cluster.device,
+        "link_rate": cluster.link.configured,
+        "rank_environment": cluster.rank_environment,
+    }
     threads = {} if cluster.threads is None else {"threads": cluster.threads}
     return ClusterDefaults(cluster.slots_per_worker, conditions | threads)
 
@@ -179,12 +188,7 @@ def why_not(specification: RunSpec, cluster: Cluster) -> str | None:
                 f"the matrix asks for the {name} {asked or 'not limited'}, "
                 f"and the cluster's is {there or 'not limited'}"
             )
-    if conditions.device == "cpu":
-        used = [cluster.nodes[name] for name in cluster.workers[: work.workers] if name in cluster.nodes]
-        cores = min((node.cores for node in used), default=0)
-        wanted = conditions.threads * work.slots_per_worker
-        if used and wanted > cores:
-            reasons.append(f"it takes {wanted} threads on a worker and there are {cores} cores to use")
+    reasons += why_no_room(specification, cluster) + why_no_slow_worker(specification, cluster)
     if conditions.launcher == "none" and work.slots_per_worker > 1:
         reasons.append(
             f"without a launcher a worker has one rank, and it takes {work.slots_per_worker} slots on each"

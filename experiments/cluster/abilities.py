@@ -17,6 +17,8 @@ UNDECLARED: Final = "its role does not say that it can"
 OF_THE_STACK: Final = ("runtime", "launcher", "tokenizing")  # conditions that a stack must support
 SLOTS: Final = "slots_per_worker"  # `some`: a run may leave slots of its workers to others
 OF_TRAINING: Final = {"tokenizing": "in_loop"}  # what training does itself, on any stack
+PLACEMENT: Final = "placement"  # `given`: ranks go to the workers that the plan takes, the inventory's first
+PSEUDO_GPUS: Final = "pseudo_gpus"  # `fewer`: a worker may declare fewer GPUs than a run takes slots on it
 
 
 class _Declaration(RootModel[dict[str, dict[str, Literal[True] | str]]]):
@@ -70,6 +72,26 @@ def takes_some_slots(stack: str) -> bool:
         UserError: the stack's declaration can't be read.
     """
     return _declared(stack, None).get(SLOTS, {}).get("some") is True
+
+
+def why_not_given_workers(stack: str, roles: Path | None = None) -> str | None:
+    """Why `stack` may put a run on other workers than the inventory's first; None if it never does.
+
+    Raises:
+        UserError: the stack's declaration can't be read.
+    """
+    found = _declared(stack, roles).get(PLACEMENT, {}).get("given", "its role does not say otherwise")
+    return None if found is True else found.rstrip(".")
+
+
+def why_not_fewer_pseudo_gpus(stack: str, roles: Path | None = None) -> str | None:
+    """Why `stack` needs a declared GPU for each slot of a run on CPUs; None if it does not, or doesn't say.
+
+    Raises:
+        UserError: the stack's declaration can't be read.
+    """
+    found = _declared(stack, roles).get(PSEUDO_GPUS, {}).get("fewer", True)
+    return None if found is True else found.rstrip(".")
 
 
 def _declared(stack: str, roles: Path | None) -> dict[str, dict[str, Literal[True] | str]]:

@@ -11,7 +11,7 @@ from experiments.cluster.environment import Image, Link, Node
 from experiments.cluster.quiet import QuietLimits
 from experiments.matrix.references import Reference, read_references
 from experiments.util.errors import UserError
-from training.spec import DataSpec, Sha256, explain
+from training.spec import Conditions, DataSpec, Sha256, explain
 
 
 class Cluster(BaseModel):
@@ -29,6 +29,7 @@ class Cluster(BaseModel):
     pinning: str
     slots_per_worker: int = Field(ge=1)
     threads: int | None = None  # of each rank, as the inventory sets it
+    rank_environment: dict[str, Any] = Field(default_factory=dict)  # unvalidated, as the inventory has it
     device: Literal["cpu", "cuda"]
     stacks: list[str]
     stacks_missing: dict[str, str]  # why, in a sentence
@@ -81,7 +82,7 @@ def read_prepared(folder: Path, requested: DataSpec) -> PreparedCluster:
 
     Raises:
         UserError: a file is missing or not valid, the data set is not the requested one, or the inventory's
-            references are not valid.
+            references or variables of ranks are not valid.
     """
     # The playbook may report more than is used here.
     cluster = read_json(Cluster, folder / "cluster.json", "playbooks/prepare.yml", extra="ignore")
@@ -90,6 +91,10 @@ def read_prepared(folder: Path, requested: DataSpec) -> PreparedCluster:
         raise UserError(
             f"playbooks/prepare.yml did not prepare the matrix's data set, but another one: {dataset.spec!r}."
         )
+    try:
+        Conditions(rank_environment=cluster.rank_environment)
+    except ValidationError as error:
+        raise UserError(explain(error, "What the inventory sets")) from error
     return PreparedCluster(
         cluster=cluster,
         dataset=dataset,

@@ -38,6 +38,7 @@ class Node(FiniteModel):
     virtualization: str | None
     torch: str | None = None  # its version and build
     gpus: list[Gpu] = Field(default_factory=list)
+    slots: int | None = None  # that it offers for ranks; 0 on a node that is no worker
 
 
 class Image(FiniteModel):

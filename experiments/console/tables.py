@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
+
 from experiments.campaign.campaign import Campaign
 from experiments.campaign.estimates import Estimates
 from experiments.campaign.plan import PlannedRun
+from experiments.cluster.environment import Node
 from experiments.cluster.progress import duration
+from experiments.cluster.room import cores_used, differences, spare_cores
 from experiments.matrix.words import model_text
 from experiments.records.record import Record
 from experiments.report.formats import GROUPED, TENTHS, Format, number
 from experiments.util.screen import Screen
-from experiments.util.words import counted
+from experiments.util.words import counted, listed
+from training.spec import RunSpec
 
 
-def show_plan(screen: Screen, plan: list[PlannedRun], name: str, estimates: Estimates) -> None:
-    """The plan as a table: which runs can't be made here and why, and how long the others took before."""
+def show_plan(
+    screen: Screen, plan: list[PlannedRun], name: str, estimates: Estimates, workers: Mapping[str, Node]
+) -> None:
+    """The plan as a table: which runs can't be made here and why, and how long the others took before.
+
+    Below it, how the workers differ, and which cores no run uses.
+    """
     rows = []
     for at, run in enumerate(plan, start=1):
         known = None if run.cannot_run else estimates.of(run.specification)
@@ -33,6 +43,20 @@ def show_plan(screen: Screen, plan: list[PlannedRun], name: str, estimates: Esti
         screen.line(f"By earlier records this takes {duration(seconds)}{rest}.")
     elif possible:
         screen.line("None of these runs was made before, so there is no estimate of the time.")
+    for sentence in _about(workers, possible):
+        screen.line(sentence)
+
+
+def _about(workers: Mapping[str, Node], runs: Sequence[RunSpec]) -> Iterator[str]:
+    """What somebody who plans runs should know of the workers, a sentence each."""
+    if differ := differences(workers):
+        yield f"The workers differ in {listed(differ)}; the slowest sets the pace of a run."
+    used = max((cores_used(run) for run in runs), default=None)
+    if used is None or runs[0].conditions.device == "cuda":
+        return
+    if spare := spare_cores(workers, used):
+        told = listed([f"{number} of {name}" for name, number in spare.items()])
+        yield f"Cores that no run uses: {told} (a run uses {used} of each worker; worker_threads sets it)."
 
 
 def show_work(screen: Screen, campaign: Campaign) -> None:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from experiments.cluster.environment import Environment
 from experiments.cluster.quiet import Quiet
+from experiments.cluster.room import cores_used, differences, spare_cores
 from experiments.records.observation import Observation, Request
 from experiments.records.outputs import (
     DamagedOutput,
@@ -23,6 +24,7 @@ from experiments.records.reasons import cause_of_failure, without_secrets
 from experiments.records.record import Epoch, Launch, Prepared, Record, Status
 from experiments.records.validity import prepared_faults, run_faults
 from experiments.util.files import file_sha256
+from experiments.util.words import counted, listed
 from training.spec import PHASES
 
 OUTSIDE: Final = ("queue", "launch", "shutdown")  # phases that training itself can't see
@@ -49,11 +51,13 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
         for number in _rank_numbers(outputs)
         if (rank := read(RankFile, f"rank-{number}.json")) is not None
     ]
+    placed = [_node(rank, request.environment, launch, launcher) for rank in ranks]
     notes = [
         *observed.notes,
         *_quiet_notes(observed.quiet),
         *(launcher.notes if launcher else []),
         *_gpu_notes(ranks),
+        *_unlike_notes(request, placed),
     ]
 
     status: Status = "ok"
@@ -103,7 +107,7 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
         weights_digest=result.weights_digest if result else None,
         validation_correct=last.validation_correct if last else None,
         validation_count=result.validation_count if result else None,
-        ranks=[rank.to_record(_node(rank, request.environment, launch, launcher)) for rank in ranks],
+        ranks=[rank.to_record(node) for rank, node in zip(ranks, placed, strict=True)],
         launch=launch and launch.model_copy(update={"command": list(map(without_secrets, launch.command))}),
         prepared=prepared,
         environment=request.environment,
@@ -137,6 +141,21 @@ def _gpu_notes(ranks: list[RankFile]) -> list[str]:
         if rank.gpu.trouble:
             notes.append(f"{where}: {rank.gpu.trouble}")
     return notes
+
+
+def _unlike_notes(request: Request, placed: list[str | None]) -> list[str]:
+    """A note on workers of this run that were not alike; `placed` names each rank's node."""
+    nodes = request.environment.nodes
+    used = {name: node for name, node in nodes.items() if name in placed}
+    differ = differences(used)
+    if not differ:
+        return []
+    note = f"Its workers differ in {listed(differ)}."
+    if request.specification.conditions.device == "cpu":
+        spare = spare_cores(used, cores_used(request.specification))
+        told = [f"{counted(number, 'core')} of {name}" for name, number in spare.items()]
+        note += f" Spare: {listed(told)}." if told else ""
+    return [note]
 
 
 def _files(outputs: Path) -> list[Path]:

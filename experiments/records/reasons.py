@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,10 @@ ECHO: Final = re.compile(
 # How roles/runs/library/run_job.py says so.
 STOPPED: Final = "somebody stopped it during the run"
 DEAD: Final = " (killed, or the node went away)"  # what it means if no log says more
+# The end of torchrun's report of a failed rank; in a log that a stack keeps, its lines may have prefixes.
+KILLED: Final = re.compile(
+    r"\bhost {6}: (?P<host>\S+)\n.*\brank {6}: (?P<rank>\d+) .*\n.*\bexitcode {2}: -(?P<signal>\d+) "
+)
 ERROR_LINE: Final = re.compile(r"^\S*(Error|Exception|Failure)\b\s*:")
 SECRET: Final = re.compile(
     r"(?i)([\w.-]*(?:secret|password|passwd|credential|(?<![a-z])token(?![a-z]))[\w.-]*\s*[=:]\s*)[^\s,;'\"]+"
@@ -29,14 +34,16 @@ RULE: Final = re.compile(r"[\W_]*")  # an empty line or a separator
 
 
 def cause_of_failure(outputs: Path, ansible_log: Path, exit_code: int | None) -> str:
-    """One sentence: what a rank said, else the stack's log, else Ansible.
+    """One sentence: what a rank said or which was killed, else the stack's log, else Ansible.
 
     If `exit_code`, that of the stack's command, is 0 or None, the stack did not fail, and Ansible comes
     before its log. If somebody stopped the command, Ansible comes before what ranks said of each other.
     """
     told, of_ansible = _from_ranks(outputs), failure_message(ansible_log)
     stopped = of_ansible is not None and STOPPED in of_ansible
-    if not told:
+    if not stopped and (not told or ECHO.search(told)) and (killed := _killed(outputs)):
+        told = killed
+    elif not told:
         told = of_ansible if stopped or not exit_code else None
     elif stopped and ECHO.search(told):
         told = of_ansible
@@ -56,25 +63,54 @@ def without_secrets(text: str) -> str:
     return LOGIN.sub(r"\1***@", SECRET.sub(r"\1***", text))
 
 
-def _from_ranks(outputs: Path) -> str | None:
+def _rank_errors(outputs: Path) -> list[dict[str, Any]]:
+    """What ranks said of their failure, those first whose own it was."""
     errors = [
         error for path in sorted(outputs.glob("error-*.json")) if (error := _rank_error(path)) is not None
     ]
+    return sorted(
+        errors, key=lambda error: (bool(ECHO.search(f"{error['type']}: {error['message']}")), error["rank"])
+    )
+
+
+def _from_ranks(outputs: Path) -> str | None:
+    errors = _rank_errors(outputs)
     if not errors:
         return None
-    errors.sort(key=lambda error: (bool(ECHO.search(f"{error['type']}: {error['message']}")), error["rank"]))
     first = errors[0]
     silent = _silent(outputs) if ECHO.search(f"{first['type']}: {first['message']}") else []
     says_who = first["type"] == "PeerError" and first["message"].startswith("Rank ")
     if silent and not says_who:
         told = f"Rank {' and rank '.join(map(str, silent))} ended without a word"
-        noticed = f"rank {first['rank']} on {first['host']} noticed: {first['type']}: {first['message']}"
+        noticed = _noticed(first)
         log = _log_of_rank(outputs, silent[0])
         lines = _lines(log) if log else []
         why = f", and the log on {log.stem} ends with: {lines[-1]}" if log and lines else DEAD
         return f"{told}{why}; {noticed}"
     more = f" ({len(errors)} ranks reported an error)" if len(errors) > 1 else ""
     return f"Rank {first['rank']} on {first['host']}: {first['type']}: {first['message']}{more}"
+
+
+def _noticed(error: dict[str, Any]) -> str:
+    return f"rank {error['rank']} on {error['host']} noticed: {error['type']}: {error['message']}"
+
+
+def _killed(outputs: Path) -> str | None:
+    """Which rank a signal ended, by what torchrun says in the logs, and who noticed it; None if none did."""
+    found = [
+        match
+        for path in sorted((outputs / "logs").glob("*.log"))
+        for match in KILLED.finditer("\n".join(_tail(path)))
+        # Not SIGTERM: with that, torchrun itself ends the ranks beside one that failed.
+        if int(match["signal"]) != signal.SIGTERM
+    ]
+    if not found:
+        return None
+    rank, host, number = found[0]["rank"], found[0]["host"], int(found[0]["signal"])
+    name = f" ({signal.Signals(number).name})" if number in set(signal.Signals) else ""
+    others = [error for error in _rank_errors(outputs) if error["rank"] != int(rank)]
+    noticed = f"; {_noticed(others[0])}" if others else ""
+    return f"Rank {rank} on {host} was killed by signal {number}{name}{noticed}"
 
 
 def _silent(outputs: Path) -> list[int]:

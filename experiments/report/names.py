@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from experiments.analysis.figures import USUAL_AXES, Cell, MissingRun, SameWork
 from experiments.analysis.ladders import Waterfall
 from experiments.analysis.statistics import Ratio
-from experiments.util.words import counted
+from experiments.util.words import counted, listed
 
 Item = TypeVar("Item")
 
@@ -88,11 +88,6 @@ def stack_name(group: Sequence[Cell], among: Sequence[Cell]) -> str:
     """A stack, with whatever tells these cells apart from others with as many workers."""
     apart = _apart(group, among)
     return f"{group[0].stack} with {listed(apart)}" if apart else group[0].stack
-
-
-def listed(texts: Sequence[str]) -> str:
-    """`a`, `a and b`, `a, b and c`."""
-    return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1])))
 
 
 def _apart(group: Sequence[Cell], among: Sequence[Cell]) -> list[str]:

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def counted(number: int, what: str) -> str:
     """`1 worker`, `2 workers`."""
     return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def listed(texts: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    *first, last = texts
+    return f"{', '.join(first)} and {last}" if first else last

@@ -130,7 +130,9 @@ def test_a_rank_that_is_killed_is_told_of_by_the_others(bench: Bench) -> None:
         assert bench.ended(process) != 0
     (record,) = bench.records(matrix)
     assert record["status"] == "failed"
-    assert re.search(r"Rank \d+ .*(is gone|ended without a word)", record["reason"]), record["reason"]
+    assert re.search(r"Rank \d+ .*(is gone|ended without a word|was killed by signal 9)", record["reason"]), (
+        record["reason"]
+    )
     assert bench.leftovers() == {}
 
 

@@ -22,7 +22,8 @@ WORKERS: list[int] = QUICK["axes"]["workers"]
 #: or, if its stack leaves no time for that, the reason says which rank ended silently.
 KILLED_ON_WORKER2 = (
     r"Rank (\d) on worker1: PeerError: Rank (?!\1)\d on worker2 is gone: .* of epoch |"
-    r"Rank (\d) ended without a word.*; rank (?!\2)\d on worker1 noticed: "
+    r"Rank (\d) ended without a word.*; rank (?!\2)\d on worker1 noticed: |"
+    r"Rank (\d) on worker2 was killed by signal 9 \(SIGKILL\); rank (?!\3)\d on worker1 noticed: "
 )
 
 SMALL = """\

@@ -21,7 +21,7 @@ from tests.stacks import port_variables
 ROOT = Path(__file__).resolve().parents[2]
 Answer = TypeVar("Answer")
 
-_inventory = Inventory(ROOT, os.environ, [*port_variables(), *VARIABLES])
+_inventory = Inventory(ROOT, os.environ, [*port_variables(), *VARIABLES, "rank_environment"])
 #: Slow questions go to all nodes at once, and to each node two at a time.
 _threads: dict[str, ThreadPoolExecutor] = defaultdict(lambda: ThreadPoolExecutor(max_workers=2))
 

@@ -7,6 +7,7 @@ nodes before the first test, and the nodes work on them while tests run.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,9 @@ import yaml
 from testinfra.host import Host
 
 from tests.nodes import cluster
+
+#: Sentences for the person who verifies.
+TOLD = pytest.StashKey[list[str]]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -51,6 +55,28 @@ def testbed() -> None:
     """Skip tests of what only a testbed promises."""
     if not cluster.is_testbed():
         pytest.skip("the inventory is a lab's: only testbeds promise this")
+
+
+@pytest.fixture
+def told(
+    request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
+) -> Callable[[str], None]:
+    """Show a sentence below the results, and keep it with them."""
+
+    def tell(sentence: str) -> None:
+        record_property("told", sentence)
+        request.config.stash.setdefault(TOLD, []).append(sentence)
+
+    return tell
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config
+) -> None:
+    """Show what tests told."""
+    del exitstatus
+    for sentence in config.stash.get(TOLD, []):
+        terminalreporter.write_line(sentence)
 
 
 @pytest.fixture(scope="session", autouse=True)

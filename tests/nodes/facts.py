@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import dataclasses
 import functools
+import json
 import time
 
 from experiments.cluster.declarations import OnNode, Port
 from tests.nodes import cluster
+from tests.nodes.links import Link, link_of
 from tests.stacks import declared
 
 #: How long after its boot a node's services may need until they run and listen.
@@ -93,6 +95,17 @@ def ports(name: str, stack: str) -> dict[int, Port]:
         usual = [number for moved, number in port.moved_by.items() if is_true(variables.get(moved))]
         found[int(variables.get(port.port) or [*usual, port.default][0])] = port
     return found
+
+
+@functools.cache
+def link(name: str) -> Link:
+    """The link that ranks on this node take to the cluster's other nodes."""
+    node, facts = cluster.node(name), cluster.groups()["cluster"]
+    other = next((each for each in facts if each != name), name)
+    route = node.check_output("ip -json route get %s", facts[other]["cluster_address"])
+    interface = json.loads(route)[0]["dev"]
+    speed = node.run("cat %s", f"/sys/class/net/{interface}/speed").stdout
+    return link_of(route, speed, node.check_output("tc qdisc show dev %s", interface))
 
 
 def is_true(value: object) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 import pytest
 from testinfra.host import Host
 
 from tests.nodes import cluster
-from tests.nodes.facts import cores_named, listening, ports, unit, usable_cores
+from tests.nodes.facts import cores_named, link, listening, ports, unit, usable_cores
 from tests.stacks import declared
 
 
@@ -44,6 +45,17 @@ def test_leaves_the_ports_of_others_alone(name: str) -> None:
 
 def test_containers_stay_within_the_nodes_cgroup(node: Host) -> None:
     assert node.check_output("docker info --format '{{.CgroupDriver}}'") == "systemd"
+
+
+@pytest.mark.on("workers")
+def test_ranks_take_the_interface_with_the_clusters_address(name: str, told: Callable[[str], None]) -> None:
+    facts, way = cluster.variables(name), link(name)
+    told(f"Ranks on {name} take {way}.")
+    assert way.address == facts["cluster_address"]
+    # Who names interfaces means the same ones on every worker.
+    named = str(facts.get("rank_environment", {}).get("GLOO_SOCKET_IFNAME", way.interface)).split(",")
+    there = cluster.node(name).check_output("ls /sys/class/net").split()
+    assert set(named) <= set(there)
 
 
 @pytest.mark.on("workers")

@@ -14,12 +14,12 @@ def choose_interface() -> str:
     by the names of interfaces, and may pick a container engine's bridge. Settings that the environment
     already has are kept.
     """
-    if name := os.environ.get("NCCL_SOCKET_IFNAME"):
-        return name
     name = interface_towards_master()
-    os.environ |= {
+    usual = {
         "NCCL_SOCKET_IFNAME": f"={name}",  # only this one; without "=", all that begin with it
         "GLOO_SOCKET_IFNAME": name,
-        "NCCL_IB_DISABLE": os.environ.get("NCCL_IB_DISABLE", "1"),
+        "NCCL_IB_DISABLE": "1",
     }
-    return f"={name}"
+    for variable, value in usual.items():
+        os.environ.setdefault(variable, value)
+    return os.environ["NCCL_SOCKET_IFNAME"]

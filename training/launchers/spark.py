@@ -30,6 +30,7 @@ from training.util.files import write_json
 POLL_EVERY = 0.1  # s
 PATIENCE = 120.0  # s that the driver has to register
 QUEUE_LIMIT = 600.0  # s that an application waits for executors
+ROOM_LIMIT = 30.0  # s that workers have to come back, for instance after a restart
 START_LIMIT = 60.0  # s that a submitted stage waits for its tasks to start
 LOOK_EVERY = 2.0  # s
 CLOCK_SKEW = 5.0  # s between this node's clock and the master's
@@ -91,6 +92,8 @@ def _run(spark: SparkSession, spec: RunSpec, given: argparse.Namespace, queue: F
             "Submit one archive with --py-files: the zip with the package training at its top level.\n"
         )
         return 1
+    cores = int(spark.conf.get("spark.executor.cores", None) or 1)
+    wait_for_room(given.master_ui, spec.run_id, spec.work.workers, cores)
     given.out.mkdir(parents=True, exist_ok=True)
     write_json(given.out / "launcher.json", {"queue_s": queue.result()})
     # True also if GPUs are only declared and training runs on the CPU: each task then gets its own.
@@ -231,6 +234,53 @@ def wait_for_resources(master_ui: str, name: str, limit: float | None = None) ->
                 f"Spark gave {name} no executor in {limit:.0f} s: check the workers at {master_ui}."
             )
         time.sleep(POLL_EVERY)
+
+
+def wait_for_room(master_ui: str, name: str, workers: int, cores: int) -> None:
+    """Wait until enough workers are there that have room for an executor once they are free.
+
+    A busy worker counts, one that is too small does not: for an executor that fits nowhere Spark waits
+    without end, and it says nothing.
+
+    Args:
+        master_ui: address of the master's web page.
+        name: the application's; the driver has registered it.
+        workers: how many executors it needs, each on a worker of its own.
+        cores: of an executor.
+
+    Raises:
+        OSError: the master's page can't be read.
+        TimeoutError: there are too few of these workers.
+    """
+    begun = time.monotonic()
+    while True:
+        state = _master_state(master_ui)
+        app = next((app for app in reversed(state["activeapps"]) if app["name"] == name), None)
+        alive = [worker for worker in state["workers"] if worker["state"] == "ALIVE"]
+        lacking = {worker["host"]: _lacks(worker, app, cores) for worker in alive} if app else {}
+        fit = [host for host, lacks in lacking.items() if not lacks]
+        # Without the application there is nothing to compare, as the wait for executors will say.
+        if app is None or len(fit) >= workers:
+            return
+        if time.monotonic() - begun > ROOM_LIMIT:
+            told = [f"{host} lacks {' and '.join(lacks)}" for host, lacks in lacking.items() if lacks]
+            raise TimeoutError(
+                f"Spark has {len(fit)} of the {workers} workers that {name} needs "
+                f"({'; '.join(told) or f'{len(alive)} are alive'}): check them at {master_ui}."
+            )
+        time.sleep(POLL_EVERY)
+
+
+def _lacks(worker: dict[str, Any], app: dict[str, Any], cores: int) -> list[str]:
+    """What a worker, even a free one, has too little of for an executor: `cores (1 of 2)`."""
+    gpus = worker["resources"].get("gpu", {"addresses": []})["addresses"]
+    wanted = sum(need["amount"] for need in app["resourcesperexecutor"] if need["name"] == "gpu")
+    compared = {
+        "cores": (worker["cores"], cores),
+        "MB of memory": (worker["memory"], app["memoryperexecutor"]),
+        "GPUs": (len(gpus), wanted),
+    }
+    return [f"{what} ({there} of {need})" for what, (there, need) in compared.items() if there < need]
 
 
 def _master_state(master_ui: str) -> dict[str, Any]:

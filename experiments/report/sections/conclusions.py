@@ -10,11 +10,11 @@ from experiments.analysis.comparisons import StackComparison
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.statistics import MARGIN, Ratio
 from experiments.report.formats import PERCENT, RATIO, interval, number, quantity, span
-from experiments.report.names import by_length, cells_name, envelope, listed, stack_name
+from experiments.report.names import by_length, cells_name, envelope, stack_name
 from experiments.report.sections.findings import setting_sentences, step_sentences
 from experiments.report.sections.references import references_conclusion
 from experiments.report.sections.users import company_sentences
-from experiments.util.words import counted
+from experiments.util.words import counted, listed
 
 NOT_OF_TIMES: Final = "The stacks' times are not compared."
 

@@ -30,6 +30,7 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
     versions = dict(environment.versions)
     if figures.counting:
         versions |= figures.counting[0].ranks[0].versions
+    variables = campaign.measured[0].specification.conditions.rank_environment
     between = f" between {' and '.join(link.between)}" if link.between else ""
     return [
         (
@@ -53,6 +54,11 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
             f"{link.configured or 'not limited'}, {_measured(measured)}{between}",
         ),
         ("Pinning", environment.pinning),
+        *(
+            [("Rank environment", ", ".join(f"{name}={value}" for name, value in variables.items()))]
+            if variables and "rank_environment" not in _varying(campaign)
+            else []
+        ),
         ("Device", f"{environment.device}, {counted(environment.slots_per_worker, 'slot')} per worker"),
     ]
 

@@ -8,11 +8,13 @@ import shlex
 from typing import Any
 
 
-def cluster_facts_nodes(hosts: list[str], hostvars: Any, addresses: list[str]) -> dict[str, dict[str, Any]]:
-    """Join each node's description of itself with its address and groups.
+def cluster_facts_nodes(
+    hosts: list[str], hostvars: Any, addresses: list[str], slots: int
+) -> dict[str, dict[str, Any]]:
+    """Join each node's description of itself with its address, its groups and the slots that it offers.
 
     `hosts` and `addresses` are in the same order; `hostvars` holds each host's results `cluster_facts_node`
-    and `nvidia_listing`.
+    and `nvidia_listing`; `slots` are each worker's.
     """
     nodes = {}
     for host, address in zip(hosts, addresses, strict=True):
@@ -23,6 +25,7 @@ def cluster_facts_nodes(hosts: list[str], hostvars: Any, addresses: list[str]) -
             "gpus": listed["gpus"],
             "address": address,
             "groups": sorted(hostvars[host]["group_names"]),
+            "slots": slots if "workers" in hostvars[host]["group_names"] else 0,
         }
     return nodes
 

@@ -22,7 +22,8 @@ DOCUMENTATION = r"""
 module: run_node
 short_description: End leftovers of runs on this node, and report what runs must know about it
 description:
-  - Ends units, then containers, then processes. If there are none, it does nothing.
+  - Lifts a run's limit of the node's processor time; ends units, then containers, then processes.
+  - If there are none, it does nothing.
   - Processes mostly end with what started them; those that do not do so in time are killed.
 options:
   end: {description: Whether to end anything., type: bool, default: true}
@@ -74,6 +75,9 @@ python: {description: "Version of the node's own Python, such as 3.11.", type: s
 
 POLL_S: Final = 0.2
 KILLED_WITHIN_S: Final = 10.0
+# The slice of units and containers; a run with a slow worker limits it (tasks/limit.yml).
+LIMITED: Final = "system.slice"
+LIMIT: Final = Path(f"/run/systemd/system.control/{LIMITED}.d/50-CPUQuota.conf")
 # What systemctl and docker say of a unit or container that somebody else has removed meanwhile.
 GONE: Final = re.compile(r"not loaded|No such container|removal of container \w+ is already in progress")
 
@@ -178,13 +182,28 @@ def anything_there(asked: dict[str, Any]) -> list[str]:
     """What would be ended."""
     processes = processes_there(asked["processes"], asked["user"])
     there = [*units_there(asked["units"]), *containers_there(asked["containers"])]
+    there += [f"CPUQuota of {LIMITED}"] if is_limited() else []
     return there + [f"process {pid}: {line[:200]}" for pid, line in processes.items()]
 
 
 def end(asked: dict[str, Any]) -> list[str]:
     """End everything; returns what was ended."""
-    ended = end_units(asked["units"]) + end_containers(asked["containers"])
+    # First, because what is slow ends slowly.
+    ended = lift_limit() + end_units(asked["units"]) + end_containers(asked["containers"])
     return ended + end_processes(asked["processes"], asked["user"], asked["patience_s"])
+
+
+def is_limited() -> bool:
+    """Whether a run's limit of the node's processor time is still there; lifted, it leaves an empty value."""
+    return bool(re.search(r"^CPUQuota=\S", noted(LIMIT), re.MULTILINE))
+
+
+def lift_limit() -> list[str]:
+    """Lift the limit; returns what was lifted."""
+    if not is_limited():
+        return []
+    call("systemctl", "set-property", "--runtime", LIMITED, "CPUQuota=")
+    return [f"CPUQuota of {LIMITED}"]
 
 
 def noted(path: Path) -> str:

@@ -24,6 +24,24 @@ def digests(**variables: Any) -> dict[str, str]:
     return found
 
 
+def test_every_node_says_what_it_has() -> None:
+    def node(groups: list[str], cores: int) -> dict[str, Any]:
+        described = {"cores": cores, "memory_mb": 1000 * cores}
+        return {
+            "cluster_facts_node": {"stdout": json.dumps(described)},
+            "nvidia_listing": {"stdout": json.dumps({"gpus": []})},
+            "group_names": groups,
+        }
+
+    hostvars = {"master": node(["master", "cluster"], 2), "worker1": node(["workers", "cluster"], 1)}
+    seen = facts.cluster_facts_nodes(["master", "worker1"], hostvars, ["10.0.0.1", "10.0.0.2"], 3)
+
+    assert {name: (each["cores"], each["slots"], each["address"]) for name, each in seen.items()} == {
+        "master": (2, 0, "10.0.0.1"),
+        "worker1": (1, 3, "10.0.0.2"),
+    }
+
+
 def test_a_setting_of_one_node_changes_its_stack_and_no_other() -> None:
     assert digests(spark_executor_memory="4g")["spark"] != digests()["spark"]
     assert digests(spark_executor_memory="4g")["ddp"] == digests()["ddp"]

@@ -166,3 +166,19 @@ def test_what_cannot_be_ended_is_said(
     programs(tmp_path, monkeypatch, systemctl="#!/bin/sh\necho no bus >&2; exit 1\n")
     with pytest.raises(script.StopError, match=r"systemctl list-units .* ended with 1: no bus"):
         script.end_units(["some-*"])
+
+
+def test_a_limit_that_a_run_left_is_lifted(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limit, called = tmp_path / "50-CPUQuota.conf", list[tuple[str, ...]]()
+    monkeypatch.setattr(script, "LIMIT", limit)
+    monkeypatch.setattr(script, "call", lambda *command: called.append(command))
+    asked = {"units": [], "containers": [], "processes": [], "user": ME, "patience_s": 1.0}
+    assert script.anything_there(asked) == script.end(asked) == [] and called == []
+    # What systemd writes, first with a limit and then without.
+    limit.write_text("# Made by systemctl set-property\n[Slice]\nCPUQuota=50.00%\n")
+    assert script.anything_there(asked) == script.end(asked) == ["CPUQuota of system.slice"]
+    assert called == [("systemctl", "set-property", "--runtime", "system.slice", "CPUQuota=")]
+    limit.write_text("# Made by systemctl set-property\n[Slice]\nCPUQuota=\n")
+    assert script.anything_there(asked) == script.end(asked) == []

@@ -15,6 +15,7 @@ import pytest
 
 from tests.unit.training.training_helpers import Datasets, Ranks, Run, data_spec, run_spec
 from training.errors import out_of_memory
+from training.spec import Conditions
 from training.util.stop import STOPPED_STATUS
 
 ROOT = Path(__file__).parents[3]
@@ -56,6 +57,24 @@ def test_another_number_of_threads_than_the_run_asks_for(
     (event,) = [json.loads(line) for line in (out / "progress.jsonl").read_text().splitlines()]
     assert (event["event"], event["message"]) == ("error", error(out)["message"])
     assert not (out / "result.json").exists()
+
+
+@pytest.mark.parametrize(("found", "says"), [("WARN", "is WARN"), (None, "is not set")])
+def test_a_variable_that_the_run_asks_for_has_not_reached_the_rank(
+    run: Run, datasets: Datasets, monkeypatch: pytest.MonkeyPatch, found: str | None, says: str
+) -> None:
+    prepared = datasets(data_spec())
+    conditions = Conditions(rank_environment={"MADE_UP": "INFO"})
+    specification = run_spec(prepared, data_spec()).model_copy(update={"conditions": conditions})
+    if found:
+        monkeypatch.setenv("MADE_UP", found)
+    out, statuses = run(specification, prepared.path)
+    assert statuses == [1]
+    assert error(out)["type"] == "LaunchError"
+    assert f"MADE_UP=INFO in the environment of every rank, but MADE_UP {says}; " in error(out)["message"]
+    monkeypatch.setenv("MADE_UP", "INFO")
+    _, statuses = run(specification, prepared.path)
+    assert statuses == [0]
 
 
 def test_another_number_of_ranks_than_the_work_has(ranks: Ranks, datasets: Datasets, tmp_path: Path) -> None:

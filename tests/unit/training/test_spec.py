@@ -88,14 +88,60 @@ def test_a_condition_that_came_later_changes_a_digest_only_where_it_is_used() ->
     assert '"tokenizing"' not in canonical_json(run) and '"tokenizing"' in run.model_dump_json()
     later = (
         *({"tokenizing": "in_loop"}, {"tokenizing": "in_run"}, {"reporting": "step"}),
-        *({"runtime": "native"}, {"launcher": "none"}),
+        *({"runtime": "native"}, {"launcher": "none"}, {"rank_environment": {"NCCL_DEBUG": "INFO"}}),
+        {"slow_worker": 0.5},
     )
     changed = [Conditions.model_validate(each) for each in later]
-    assert len({Conditions().digest, *(each.digest for each in changed)}) == 6
+    assert len({Conditions().digest, *(each.digest for each in changed)}) == 8
     assert all(each.model_dump(mode="json") | before == each.model_dump(mode="json") for each in changed)
     runs = [RunSpec(stack="ddp", work=work(), conditions=each) for each in changed]
-    assert len({run.run_id, *(each.run_id for each in runs)}) == 6
+    assert len({run.run_id, *(each.run_id for each in runs)}) == 8
+    assert "slow_worker: " in complaint(Conditions, {"slow_worker": 1.0})
     assert "tokenizing: " in complaint(Conditions, {"tokenizing": "after"})
+
+
+def test_the_order_and_the_notation_of_ranks_variables_mean_nothing() -> None:
+    one = Conditions.model_validate({"rank_environment": {"NCCL_IB_DISABLE": 0, "NCCL_DEBUG": "INFO"}})
+    two = Conditions.model_validate({"rank_environment": {"NCCL_DEBUG": "INFO", "NCCL_IB_DISABLE": "0"}})
+    assert one == two and one.digest == two.digest
+    assert one.rank_environment == {"NCCL_DEBUG": "INFO", "NCCL_IB_DISABLE": "0"}
+    assert Conditions(rank_environment={}).digest == Conditions().digest
+    again = Conditions.model_validate_json(one.model_dump_json())
+    assert again == one
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        (
+            {"NCCL-DEBUG": "INFO"},
+            "rank_environment: 'NCCL-DEBUG' is no name of a variable: use letters, digits",
+        ),
+        ({"1ST": "x"}, "'1ST' is no name of a variable"),
+        *[
+            ({name: "1"}, f"rank_environment: {name} is set by launching or training itself: leave it out")
+            for name in (
+                *("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"),
+                *("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "TRAINBED_ENV_DIGEST", "PYTHONPATH", "PATH"),
+            )
+        ],
+        ({"NCCL_DEBUG": ""}, "the value of NCCL_DEBUG must be text of 1 to 1,000 printable ASCII characters"),
+        ({"NCCL_DEBUG": "INFO\n"}, "the value of NCCL_DEBUG must be text"),
+        ({"NCCL_DEBUG": " INFO"}, "the value of NCCL_DEBUG must be text"),
+        ({"NCCL_DEBUG": "a\\b"}, "the value of NCCL_DEBUG must be text"),
+        ({"NCCL_DEBUG": False}, "rank_environment.NCCL_DEBUG: input should be a valid string, not False"),
+        (["NCCL_DEBUG=INFO"], "rank_environment: should be a mapping, not ['NCCL_DEBUG=INFO']"),
+        ({f"A{number}": "1" for number in range(101)}, "it has 101 variables, and 100 are the most"),
+    ],
+)
+def test_a_variable_that_ranks_can_not_have_is_refused_in_one_sentence(variables: Any, said: str) -> None:
+    sentence = complaint(Conditions, {"rank_environment": variables})
+    assert said in sentence and "\n" not in sentence
+
+
+@pytest.mark.parametrize("value", ["=eth1", "^docker0,lo", "mlx5_0:1", "a b", "#1", "${x}", "x" * 1000])
+def test_values_that_settings_of_networks_have_are_taken(value: str) -> None:
+    assert Conditions(rank_environment={"NCCL_X": value}).rank_environment == {"NCCL_X": value}
 
 
 def test_it_cannot_be_changed() -> None:

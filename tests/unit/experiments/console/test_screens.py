@@ -21,8 +21,9 @@ from experiments.console.tables import show_campaign, show_plan, show_work
 from experiments.console.watch import LinePrinter
 from experiments.console.watch_view import picture
 from experiments.util.screen import Screen
-from tests.unit.experiments.made_up_records import STARTED, campaign, planned, record
+from tests.unit.experiments.made_up_records import ENVIRONMENT, STARTED, campaign, planned, record
 
+WORKERS = {name: ENVIRONMENT.nodes[name] for name in ENVIRONMENT.workers}
 SCREENS = Path(__file__).resolve().parents[3] / "data" / "screens"
 
 
@@ -57,9 +58,25 @@ def made(tmp_path: Path, plan: list[PlannedRun]) -> Campaign:
 
 
 def test_the_plan(made: Campaign, plan: list[PlannedRun], capsys: pytest.CaptureFixture[str]) -> None:
-    show_plan(Screen(), plan, "made", Estimates(made.folder.parent.parent))
+    show_plan(Screen(), plan, "made", Estimates(made.folder.parent.parent), WORKERS)
 
     assert capsys.readouterr().out == kept("plan.txt")
+
+
+def test_below_the_plan_is_how_workers_differ_and_which_cores_no_run_uses(
+    made: Campaign, plan: list[PlannedRun], capsys: pytest.CaptureFixture[str]
+) -> None:
+    unlike = WORKERS["worker1"].model_copy(update={"cores": 3, "memory_mb": 8000})
+    show_plan(Screen(), plan, "made", Estimates(made.folder.parent.parent), WORKERS | {"worker1": unlike})
+
+    *_, differ, spare = capsys.readouterr().out.splitlines()
+    assert differ == (
+        "The workers differ in cores (worker1 3, worker2 1) and memory (worker1 7.8 GiB, worker2 23.5 GiB); "
+        "the slowest sets the pace of a run."
+    )
+    assert spare == (
+        "Cores that no run uses: 2 of worker1 (a run uses 1 of each worker; worker_threads sets it)."
+    )
 
 
 def test_a_campaign(made: Campaign, capsys: pytest.CaptureFixture[str]) -> None:

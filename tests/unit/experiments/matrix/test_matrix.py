@@ -146,6 +146,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("scaling", 18),
         ("sync", 18),
         ("why", 40),
+        ("unlike", 30),
     ],
 )
 def test_every_matrix_that_is_shipped_is_valid(name: str, runs: int) -> None:
@@ -343,4 +344,7 @@ def test_why_a_run_cannot_be_made(
 def test_too_many_threads_cannot_be_run(tmp_path: Path, cluster: Cluster) -> None:
     text = MATRIX.replace("warmup_steps: 2", "threads: 8")
     plan = make_plan(load_matrix(write(tmp_path, text)), cluster, "a" * 64)
-    assert plan[0].cannot_run == "It takes 8 threads on a worker and there are 1 cores to use."
+    assert plan[0].cannot_run == (
+        "It takes 8 cores of each worker, and worker1 and worker2 have 1 core; plain may put it on any "
+        "worker: its role does not say otherwise."
+    )

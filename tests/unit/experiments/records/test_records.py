@@ -366,6 +366,44 @@ def test_a_rank_that_left_nothing_is_named_where_others_only_lost_it(tmp_path: P
     assert silent.startswith("Rank 1 ") and "PeerError" in silent
 
 
+TORCHRUN_SAYS = """\
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-24_23:44:06
+  host      : worker2
+  rank      : 1 (local_rank: 0)
+  exitcode  : -{signal} (pid: 32253)  (SIGKILL)
+  error_file: <N/A>
+  traceback : Signal {signal} received by PID 32253
+============================================================
+"""
+SPARK_GOES_ON = "RuntimeError: TorchDistributor failed during training. View stdout logs for details."
+
+
+def test_a_rank_that_a_signal_ended_is_named_with_its_node_and_the_signal(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "master.log"
+    log.parent.mkdir()
+
+    def said(number: int, prefix: str = "") -> str:
+        lines = (TORCHRUN_SAYS.format(signal=number) + SPARK_GOES_ON).splitlines()
+        log.write_text("".join(f"{prefix}{line}\n" for line in lines))
+        return cause_of_failure(tmp_path, tmp_path / "none.log", 1)
+
+    assert said(9) == "Rank 1 on worker2 was killed by signal 9 (SIGKILL)."
+    assert said(7, prefix="[2026-11-24] [rank=1] || ") == "Rank 1 on worker2 was killed by signal 7 (SIGBUS)."
+    assert said(99) == "Rank 1 on worker2 was killed by signal 99."
+    assert "TorchDistributor failed" in said(15)  # with this signal torchrun ends the others
+    noticed = {"rank": 0, "host": "worker1", "type": "PeerError", "message": "Rank 1 on worker2 is gone."}
+    (tmp_path / "error-0.json").write_text(json.dumps(noticed))
+    assert said(9) == (
+        "Rank 1 on worker2 was killed by signal 9 (SIGKILL); rank 0 on worker1 noticed: "
+        "PeerError: Rank 1 on worker2 is gone."
+    )
+    # A rank that failed by itself is the cause, whatever happened to others then.
+    (tmp_path / "error-0.json").write_text(json.dumps(noticed | {"type": "DataError", "message": "Damaged."}))
+    assert said(9) == "Rank 0 on worker1: DataError: Damaged."
+
+
 def test_a_stop_is_the_cause_where_ranks_only_lost_each_other(tmp_path: Path) -> None:
     def error(kind: str, message: str) -> None:
         content = {"rank": 1, "host": "worker2", "type": kind, "message": message}

@@ -18,5 +18,13 @@ def test_what_leads_to_the_meeting_place_is_taken(monkeypatch: pytest.MonkeyPatc
     assert network.choose_interface() == "=lo"
     assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
     assert os.environ["NCCL_IB_DISABLE"] == "1"
+    # A setting of the user's is kept, and the others are made as usual.
     monkeypatch.setenv("NCCL_SOCKET_IFNAME", "=ib0")
-    assert network.choose_interface() == "=ib0"  # a setting of the user's is kept
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME")
+    assert network.choose_interface() == "=ib0"
+    assert os.environ["GLOO_SOCKET_IFNAME"] == "lo"
+    monkeypatch.delenv("NCCL_SOCKET_IFNAME")
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "ib0")
+    monkeypatch.setenv("NCCL_IB_DISABLE", "0")
+    assert network.choose_interface() == "=lo"
+    assert (os.environ["GLOO_SOCKET_IFNAME"], os.environ["NCCL_IB_DISABLE"]) == ("ib0", "0")

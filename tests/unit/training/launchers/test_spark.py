@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -25,13 +25,17 @@ from training.spec import Conditions, RunSpec
 
 
 @contextmanager
-def master(*answers: list[dict[str, Any]]) -> Iterator[str]:
-    """A web page that answers with one list of applications after another, and keeps repeating the last."""
+def master(*answers: list[dict[str, Any]], workers: Sequence[dict[str, Any]] = ()) -> Iterator[str]:
+    """A web page that answers with one list of applications after another, and keeps repeating the last.
+
+    The workers are the same each time.
+    """
     left = list(answers)
 
     class Page(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            body = json.dumps({"activeapps": left.pop(0) if len(left) > 1 else left[0]}).encode()
+            apps = left.pop(0) if len(left) > 1 else left[0]
+            body = json.dumps({"activeapps": apps, "workers": workers}).encode()
             self.send_response(200)
             self.end_headers()
             self.wfile.write(body if self.path == "/json/" else b"")
@@ -77,6 +81,48 @@ def test_an_application_that_gets_no_executor(monkeypatch: pytest.MonkeyPatch) -
     running = application("mine", "RUNNING", time.time())
     with master(*[[waiting]] * 5, [running]) as page:
         assert spark.watch_queue(page, "mine", limit=60.0).result(timeout=10) >= 0.2
+
+
+def worker(host: str, cores: int, memory: int = 1024, gpus: int = 0, state: str = "ALIVE") -> dict[str, Any]:
+    """A worker as Spark 4.3's master describes it, as far as it is read."""
+    resources = {"gpu": {"name": "gpu", "addresses": [str(at) for at in range(gpus)]}} if gpus else {}
+    return {"host": host, "cores": cores, "memory": memory, "resources": resources, "state": state}
+
+
+@pytest.mark.parametrize(
+    ("workers", "gpus", "said"),
+    [
+        ([worker("a", 2), worker("b", 3)], 0, None),
+        ([worker("a", 2, gpus=2), worker("b", 2, gpus=2)], 2, None),
+        (
+            [worker("a", 2), worker("b", 1)],
+            0,
+            r"Spark has 1 of the 2 workers that mine needs \(b lacks cores \(1 of 2\)\)",
+        ),
+        (
+            [worker("a", 1, memory=512), worker("b", 2, gpus=1)],
+            2,
+            r"has 0 of .*\(a lacks cores \(1 of 2\) and MB of memory \(512 of 1024\) and GPUs \(0 of 2\); "
+            r"b lacks GPUs \(1 of 2\)\)",
+        ),
+        ([worker("a", 2), worker("b", 2, state="DEAD")], 0, r"has 1 of the 2 .*\(1 are alive\)"),
+    ],
+)
+def test_a_run_that_its_workers_have_no_room_for_is_given_up_with_what_they_lack(
+    workers: list[dict[str, Any]], gpus: int, said: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark, "ROOM_LIMIT", 0.2)
+    wanted = [{"name": "gpu", "amount": gpus}] if gpus else []
+    app = application("mine", "WAITING", time.time()) | {
+        "memoryperexecutor": 1024,
+        "resourcesperexecutor": wanted,
+    }
+    with master([app], workers=workers) as page:
+        if said is None:
+            spark.wait_for_room(page, "mine", 2, 2)
+            return
+        with pytest.raises(TimeoutError, match=said):
+            spark.wait_for_room(page, "mine", 2, 2)
 
 
 class MadeUpContext:
