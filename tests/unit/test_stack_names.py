@@ -30,7 +30,6 @@ ALLOWED = {
     "inventory/common/cluster.yml": "the stacks that a cluster has unless its inventory says otherwise",
     "inventory/lab/group_vars/all/lab.yml": "the stacks of the worked example",
     "inventory/testbed/group_vars/all/testbed.yml": "the stacks of the testbed",
-    "inventory/vm/group_vars/all/vm.yml": "the stacks of the testbed of virtual machines",
     "playbooks/restore.yml": "a verb of the one stack that has a database",
     "playbooks/search.yml": "a verb of the one stack that has searches",
     "pyproject.toml": "types and imports of the stacks' packages",
