@@ -75,25 +75,32 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible has no types
     def run(self, tmp: Any = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         """Pack on the node, fetch, unpack here, remove from the node what is no longer needed there."""
         result: dict[str, Any] = super().run(tmp, task_vars)
+        asked = self._task.args
+        # Most stacks leave nothing on most nodes, and a look is cheaper than a module.
+        if not self._task.check_mode and not asked.get("run_dir") and self._lacks(asked["launch_dir"]):
+            return result | {"changed": False, "pulled": []}
         result.update(self._execute_module(module_name="pull_run", task_vars=task_vars))
         if result.get("failed") or "package" not in result:
             return result
-        node = str((task_vars or {})["inventory_hostname"])
-        destination = Path(self._task.args["dest"])
+        destination = Path(asked["dest"])
         destination.mkdir(parents=True, exist_ok=True)
+        node = str((task_vars or {})["inventory_hostname"])
         remote, here = result.pop("package"), destination / f".pulled-{node}.tar.gz"
         self._connection.fetch_file(remote, str(here))
         left = unpack(here, result.pop("sha256"), destination)
-        if left:
-            result["warnings"] = [
-                *result.get("warnings", []),
-                f"Not fetched, as they are no files: {', '.join(left)}.",
-            ]
-        launch_dir = self._task.args["launch_dir"]
-        done = shlex.join(["rm", "--recursive", "--force", "--", remote, launch_dir])
+        warnings = [f"Not fetched, as they are no files: {', '.join(left)}."] if left else []
+        warnings += self._remove(remote, asked["launch_dir"])
+        return result | {"warnings": [*result.get("warnings", []), *warnings]}
+
+    def _lacks(self, directory: str) -> bool:
+        """Whether the node has no such directory."""
+        look = self._low_level_execute_command(shlex.join(["test", "-d", directory]))
+        return bool(look["rc"] == 1)
+
+    def _remove(self, package: str, launch_dir: str) -> list[str]:
+        """Remove from the node what was unpacked here; returns a warning if that failed."""
+        both = shlex.join(["rm", "--recursive", "--force", "--", package, launch_dir])
         # Other attempts at this run may have theirs beside it.
-        beside = shlex.join(["rmdir", "--ignore-fail-on-non-empty", "--", str(PurePosixPath(remote).parent)])
-        removed = self._low_level_execute_command(f"{done} && {beside}")
-        if removed["rc"] != 0:
-            raise AnsibleActionFail(f"{launch_dir} can't be removed: {removed['stderr'].strip()}")
-        return result
+        above = shlex.join(["rmdir", "--ignore-fail-on-non-empty", "--", str(PurePosixPath(package).parent)])
+        done = self._low_level_execute_command(f"{both} && {above}")
+        return [f"{launch_dir} can't be removed: {done['stderr'].strip()}"] if done["rc"] else []
