@@ -74,7 +74,41 @@ def test_shared_storage_is_one_directory(node: Host, name: str) -> None:
         for other in cluster.groups()["cluster"]:
             assert cluster.node(other).check_output("runuser -u %s -- cat %s", user, path) == mark
     finally:
-        node.check_output("rm %s", path)
+        # Not as root, which may change nothing on NFS.
+        node.check_output("runuser -u %s -- rm %s", user, path)
+
+
+def shared_mount(name: str) -> tuple[str, set[str]]:
+    """Type of the shared storage's file system on a node, and its mount's options."""
+    command = "findmnt --noheadings --first-only --output FSTYPE,OPTIONS --target %s"
+    kind, options = (
+        cluster.node(name).check_output(command, cluster.variables(name)["shared_storage_path"]).split()
+    )
+    return kind, set(options.split(","))
+
+
+def test_shared_storage_makes_nobody_root(name: str) -> None:
+    assert {"nosuid", "nodev"} <= shared_mount(name)[1]
+
+
+@pytest.mark.on("workers")
+def test_a_workers_root_is_nobody_on_shared_storage(node: Host, name: str) -> None:
+    if name == cluster.master():
+        pytest.skip("this worker is the master too, where root may write")
+    if not shared_mount(name)[0].startswith("nfs"):
+        pytest.skip("the shared storage is not NFS: here root is root")
+    shared, user = (cluster.variables(name)[key] for key in ("shared_storage_path", "trainbed_user"))
+    mark = f".verify-root-{name}-{os.getpid()}"
+    tried = node.run("touch %s %s", f"{shared}/{mark}", f"{shared}/runs/{mark}")
+    found = node.check_output("find %s %s -maxdepth 1 -name %s", shared, f"{shared}/runs", mark)
+    assert (tried.rc, found) == (1, ""), f"root on {name} wrote to {shared}, which {user} shares"
+
+
+def test_training_cannot_lead_root_elsewhere_by_a_link(node: Host, name: str) -> None:
+    shared, user = (cluster.variables(name)[key] for key in ("shared_storage_path", "trainbed_user"))
+    places = [shared, f"{shared}/code", "/var/lib/trainbed"]
+    writable = "runuser -u %s -- find %s %s %s -maxdepth 0 -writable"
+    assert node.check_output(writable, user, *places) == ""
 
 
 @cluster.question("workers")

@@ -4,26 +4,33 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
-import shutil
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Final
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.run_places import UnknownUser, as_user, roots_directory
 
 DOCUMENTATION = r"""
 ---
 module: pull_run
-short_description: Fetch a run's output to the controller
+short_description: Fetch to the controller what a run left on this node
 description:
-  - If each node noted how its part of the run ended (C(launch-0.json), C(launch-1.json) …), these notes are
-    merged into C(launch.json), unless one is missing.
-  - Checkpoints stay where they are. Tokens that the run made itself are removed, as they belong to the data
-    set.
+  - Fetches what is in O(launch_dir), if this node has it, and removes it from the node. What is in O(run_dir)
+    is fetched from one node, and stays.
+  - Where both have a file of the same name, root's is kept, the one in O(launch_dir).
+  - Only files and directories are fetched, no links. Checkpoints stay where they are. Tokens that the run
+    made itself are removed, as they belong to the data set.
 options:
-  run_dir: {description: Directory of the attempt on the shared storage., type: path, required: true}
+  run_dir:
+    description: Directory of the attempt on the shared storage; only for the node that fetches it.
+    type: path
+  launch_dir:
+    description: Directory of the attempt on this node, where only root writes.
+    type: path
+    required: true
+  user: {description: User that training runs as., type: str, required: true}
   dest: {description: Directory on the controller., type: path, required: true}
 author: trainbed
 """
@@ -32,100 +39,114 @@ EXAMPLES = r"""
 - name: Fetch the run's output
   pull_run:
     run_dir: /srv/trainbed/shared/runs/some-run/01
+    launch_dir: /var/lib/trainbed/launches/some-run/01
+    user: trainbed
     dest: results/some-run/01/outputs
 """
 
 RETURN = r"""
-launch: {description: "Content of C(launch.json); empty if there is none.", type: dict, returned: always}
+pulled: {description: "Which directories were there: C(run), C(launch).", type: list, returned: always}
 """
 
-EXCLUDED = ("./checkpoints", "./tokens")
+#: Of the run's directory. How a run ended is what root noted, not what the job may have written.
+EXCLUDED: Final = ("./checkpoints", "./tokens", "./launch.json", "./launch-*.json")
 
 
-def note_launch(run_dir: Path) -> None:
-    """Merge the notes of the run's nodes into launch.json, unless one is missing."""
-    path = run_dir / "launch.json"
-    noted = sorted(run_dir.glob("launch-*.json"), key=lambda note: int(note.stem.partition("-")[2]))
-    notes = [json.loads(note.read_text(encoding="utf-8")) for note in noted]
-    if path.exists() or not notes or len(notes) != len(notes[0]["nodes"]):
-        return
-    # The first to fail: the others were ended because of it.
-    failed = min((note for note in notes if note["exit_code"]), key=lambda note: note["ended"], default=None)
-    merged = {
-        **notes[0],
-        "started": min(note["started"] for note in notes),
-        "ended": max(note["ended"] for note in notes),
-        "exit_code": failed["exit_code"] if failed else 0,
-    }
-    path.write_text(json.dumps(merged, indent=4) + "\n", encoding="utf-8")
-    for note in noted:
-        note.unlink()
-
-
-def launch_of(run_dir: Path) -> dict[str, Any]:
-    """Content of launch.json, with the end that the launcher reported, if it did."""
-    path = run_dir / "launch.json"
-    if not path.exists():
-        return {}
-    launch: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    ended = launchers_end(run_dir / "launcher.json")
-    if ended is not None:
-        launch["ended"] = ended
-        path.write_text(json.dumps(launch, indent=4) + "\n", encoding="utf-8")
-    return launch
-
-
-def launchers_end(path: Path) -> float | None:
-    """When the run ended according to its launcher, which may ask a scheduler; None if it does not say."""
-    try:
-        ended = json.loads(path.read_text(encoding="utf-8")).get("ended")
-    except (FileNotFoundError, ValueError, AttributeError):
-        return None  # missing or damaged, which is reported when the run is read
-    return float(ended) if isinstance(ended, (int, float)) else None
-
-
-def pack(run_dir: Path) -> Path:
-    """Pack everything that is fetched, beside the directory.
+def tar(directory: Path, named: str, excluded: tuple[str, ...], to: IO[bytes], **user: Any) -> None:
+    """Append a directory's content to a package, in a directory with this name.
 
     Raises:
         subprocess.CalledProcessError: it could not be packed.
     """
-    package = run_dir.with_name(f"{run_dir.name}.tar.gz")
-    excluded = [f"--exclude={name}" for name in EXCLUDED]
-    command = ["tar", "--create", "--gzip", f"--file={package}", f"--directory={run_dir}", *excluded, "."]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [
+        "tar",
+        "--create",
+        "--gzip",
+        "--hard-dereference",
+        f"--transform=s,^[.],{named},",
+        f"--directory={directory}",
+        "--anchored",
+        "--no-wildcards-match-slash",
+        *(f"--exclude={name}" for name in excluded),
+        ".",
+    ]
+    done = subprocess.run(command, stdout=to, stderr=subprocess.PIPE, text=True, check=False, **user)
     # 1: a file changed meanwhile, as may happen if a rank fails later than its partner.
     if done.returncode not in (0, 1):
-        raise subprocess.CalledProcessError(done.returncode, command, done.stdout, done.stderr)
+        raise subprocess.CalledProcessError(done.returncode, command, stderr=done.stderr)
+
+
+def pack(run_dir: Path | None, launch_dir: Path, user: str) -> tuple[Path | None, list[str]]:
+    """Pack what is there beside the launch's directory; returns the package, and what it holds.
+
+    The package is two archives in a row. The user packs its own files: whatever links they are behind, it
+    gets no more than it may read.
+
+    Raises:
+        subprocess.CalledProcessError: it could not be packed.
+        UnknownUser: there is no such user.
+        OSError: the package could not be written.
+    """
+    launched = launch_dir.is_dir()
+    if run_dir is None and not launched:
+        return None, []
+    package = roots_directory(launch_dir.parent) / f"{launch_dir.name}.tar.gz"
+    pulled = []
+    try:
+        with package.open("wb") as file:
+            if run_dir is not None:
+                tar(run_dir, "run", EXCLUDED, file, **as_user(user))
+                pulled.append("run")
+            if launched:
+                tar(launch_dir, "launch", (), file)
+                pulled.append("launch")
+    except BaseException:
+        package.unlink()
+        raise
+    # Ansible's own user fetches it.
     package.chmod(0o644)
-    return package
+    return package, pulled
+
+
+def remove_tokens(run_dir: Path, user: str) -> None:
+    """Remove the tokens that a run made itself, as their owner.
+
+    Raises:
+        subprocess.CalledProcessError: they could not be removed.
+    """
+    tokens = run_dir / "tokens"
+    if tokens.exists():
+        command = ["rm", "--recursive", "--force", "--", str(tokens)]
+        subprocess.run(command, capture_output=True, text=True, check=True, **as_user(user))
 
 
 def main() -> None:
     """Entry point of the module."""
     module = AnsibleModule(
         argument_spec={
-            "run_dir": {"type": "path", "required": True},
+            "run_dir": {"type": "path"},
+            "launch_dir": {"type": "path", "required": True},
+            "user": {"type": "str", "required": True},
             "dest": {"type": "path", "required": True},
         },
         supports_check_mode=True,
     )
     if module.check_mode:
-        module.exit_json(changed=True, launch={})
-    run_dir = Path(module.params["run_dir"])
+        module.exit_json(changed=True, pulled=[])
+    asked = module.params
+    run_dir, launch_dir = Path(asked["run_dir"]) if asked["run_dir"] else None, Path(asked["launch_dir"])
     os.umask(0o022)
     try:
-        note_launch(run_dir)
-        launch = launch_of(run_dir)
-        package = pack(run_dir)
-        if (run_dir / "tokens").exists():
-            shutil.rmtree(run_dir / "tokens")
-        checksum = hashlib.sha256(package.read_bytes()).hexdigest()
+        package, pulled = pack(run_dir, launch_dir, asked["user"])
+        if run_dir is not None:
+            remove_tokens(run_dir, asked["user"])
+        checksum = hashlib.sha256(package.read_bytes()).hexdigest() if package else ""
     except subprocess.CalledProcessError as error:
-        module.fail_json(msg=f"{run_dir} can't be packed: {error.stderr.strip()}")
-    except (OSError, ValueError, KeyError) as error:
-        module.fail_json(msg=f"{run_dir} can't be fetched: {error}")
-    module.exit_json(changed=True, launch=launch, package=str(package), sha256=checksum)
+        module.fail_json(msg=f"{run_dir or launch_dir} can't be packed: {error.stderr.strip()}")
+    except (UnknownUser, OSError) as error:
+        module.fail_json(msg=f"{run_dir or launch_dir} can't be fetched: {error}")
+    there = {"package": str(package), "sha256": checksum} if package else {}
+    module.exit_json(changed=bool(package), pulled=pulled, **there)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.run_places import UnknownUser, as_user, roots_directory
 
 DOCUMENTATION = r"""
 ---
@@ -24,6 +25,8 @@ description:
     with Ansible's connection, and can be found and stopped.
   - A command that fails, or cannot be started, does not fail the task. Its exit code is returned and noted.
   - The task fails if somebody else stops the command meanwhile.
+  - Root writes the log, the note and the files. Their directories are created; it must be true of each that
+    only root can write there.
 options:
   argv:
     description: "The command; with O(container), a C(docker run --detach)."
@@ -35,7 +38,7 @@ options:
     description: "Whether the command starts a container, instead of running as a unit."
     type: bool
     default: false
-  user: {description: User that the unit runs as., type: str}
+  user: {description: "User that the unit runs as, and that creates O(failed).", type: str}
   group: {description: Group that the unit runs as., type: str}
   chdir: {description: Working directory of the unit., type: path}
   environment: {description: Environment of the unit., type: dict, default: {}}
@@ -51,7 +54,8 @@ options:
   log: {description: File that its output is appended to., type: path, required: true}
   failed:
     description:
-      - File on storage that the nodes of a run share. It is created if the command fails.
+      - File on storage that the nodes of a run share. It is created if the command fails, by O(user), who
+        owns its directory.
       - Once another node has created it, the command is ended after half a minute.
     type: path
   note: {description: "File that notes how the command ended, as launch.json does.", type: path}
@@ -79,8 +83,8 @@ EXAMPLES = r"""
     argv: [toy-submit, --name, some-run, program.py]
     unit: trainbed-run-toy
     user: trainbed
-    log: /srv/trainbed/shared/runs/some-run/01/logs/master.log
-    note: /srv/trainbed/shared/runs/some-run/01/launch.json
+    log: /var/lib/trainbed/launches/some-run/01/logs/master.log
+    note: /var/lib/trainbed/launches/some-run/01/launch.json
     stack: toy
 """
 
@@ -298,7 +302,19 @@ def wait(job: Unit | Container, failed: Path | None) -> None:
                 job.signal(signal)
 
 
-def run(job: Unit | Container, log: Path, failed: Path | None) -> tuple[int, float, float]:
+def mark_failed(path: Path, user: str) -> None:
+    """Create the marker as the user who owns its directory: as root it could be led elsewhere by a link.
+
+    Raises:
+        JobError: it can't be created.
+    """
+    touch = ["touch", "--", str(path)]
+    done = subprocess.run(touch, capture_output=True, text=True, check=False, **as_user(user))
+    if done.returncode != 0:
+        raise JobError(f"The other nodes can't be told that this one has failed: {done.stderr.strip()}")
+
+
+def run(job: Unit | Container, log: Path, failed: Path | None, user: str) -> tuple[int, float, float]:
     """Run the job to its end; returns its exit code, and when it began and ended.
 
     Raises:
@@ -315,7 +331,7 @@ def run(job: Unit | Container, log: Path, failed: Path | None) -> tuple[int, flo
         wait(job, failed)
         code, began, ended = job.close()
     if code and failed is not None:
-        failed.touch()
+        mark_failed(failed, user)
     return code, began, ended
 
 
@@ -345,14 +361,17 @@ def perform(asked: dict[str, Any]) -> dict[str, Any]:
 
     Raises:
         JobError: it is unknown how it ended.
-        OSError: a file could not be written.
+        OSError: a file could not be written, or not by root.
+        UnknownUser: there is no such user.
     """
     log, failed = Path(asked["log"]), Path(asked["failed"]) if asked["failed"] else None
+    for path in filter(None, [asked["log"], asked["note"], *asked["files"]]):
+        roots_directory(Path(path).parent)
     for path, text in asked["files"].items():
         write(Path(path), text)
     started_by = asked["argv"] if asked["container"] else unit_command(asked)
     job = Container(started_by, log) if asked["container"] else Unit(asked["unit"], started_by)
-    code, began, ended = run(job, log, failed)
+    code, began, ended = run(job, log, failed, asked["user"])
     command = started_by if asked["note_unit"] else asked["argv"]
     if asked["note"] and (code or asked["note_if"] == "ended"):
         note = {"stack": asked["stack"], "started": began, "ended": ended, "exit_code": code}
@@ -384,13 +403,14 @@ def main() -> None:
             "nodes": strings,
         },
         required_if=[("container", False, ("unit",))],
+        required_by={"failed": ("user",)},
         supports_check_mode=True,
     )
     if module.check_mode:
         module.exit_json(changed=True)
     try:
         module.exit_json(changed=True, **perform(module.params))
-    except (JobError, OSError, subprocess.SubprocessError) as error:
+    except (JobError, UnknownUser, OSError, subprocess.SubprocessError) as error:
         module.fail_json(msg=str(error))
 
 

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
+import subprocess
 from pathlib import Path
+from typing import Final
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.run_places import UnknownUser, as_user
 
 DOCUMENTATION = r"""
 ---
@@ -15,6 +16,7 @@ module: stage_run
 short_description: Create the directory of a run's attempt, with its specification
 description:
   - Fails if the directory already exists. What an older attempt left there would be taken for this one's.
+  - The user makes it, not root, because what is beside it belongs to the user, too.
 options:
   run_dir: {description: Directory of the attempt., type: path, required: true}
   user: {description: User that training runs as and that owns the directories., type: str, required: true}
@@ -37,20 +39,26 @@ code_there: {description: Whether the training code is there already., type: boo
 """
 
 
-def own_directory(path: Path, user: str) -> None:
-    """Create a directory that the user owns."""
-    path.mkdir(parents=True, exist_ok=True)
-    shutil.chown(path, user, user)
-    path.chmod(0o755)
+#: Everyone may read what it makes, such as the engine, which is nobody on shared storage.
+STAGE: Final = 'umask 022 && mkdir -p "$1" && mkdir "$2" "$2/logs" && cat > "$2/spec.json"'
 
 
 def stage(run_dir: Path, user: str, specification: str) -> None:
-    """Create the directories and write the specification."""
-    for path in (run_dir.parent, run_dir, run_dir / "logs"):
-        own_directory(path, user)
-    spec = run_dir / "spec.json"
-    spec.write_text(specification, encoding="utf-8")
-    spec.chmod(0o644)
+    """Create the directories and write the specification, as the user.
+
+    Raises:
+        subprocess.CalledProcessError: something could not be written.
+        UnknownUser: there is no such user.
+    """
+    subprocess.run(
+        ["/bin/sh", "-c", STAGE, "sh", str(run_dir.parent), str(run_dir)],
+        input=specification,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        check=True,
+        **as_user(user),
+    )
 
 
 def main() -> None:
@@ -71,9 +79,13 @@ def main() -> None:
             "removed from the results or is in a copy of them. Nothing was started; the same command makes "
             "the run as the next attempt."
         )
-    os.umask(0o022)
     if not module.check_mode:
-        stage(run_dir, module.params["user"], module.params["specification"])
+        try:
+            stage(run_dir, module.params["user"], module.params["specification"])
+        except UnknownUser as error:
+            module.fail_json(msg=str(error))
+        except subprocess.CalledProcessError as error:
+            module.fail_json(msg=f"{run_dir} can't be made: {error.stderr.strip()}")
     module.exit_json(changed=True, code_there=Path(module.params["code"]).exists())
 
 

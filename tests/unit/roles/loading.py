@@ -12,10 +12,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import ansible.module_utils
 import pytest
 from ansible.module_utils.testing import patch_module_args
 
 ROOT = Path(__file__).resolve().parents[3]
+# Where Ansible finds what a role's modules import.
+ansible.module_utils.__path__ += map(str, sorted(ROOT.glob("roles/*/module_utils")))
 
 
 def load(path: str) -> ModuleType:

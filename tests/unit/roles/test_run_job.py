@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import subprocess
 import sys
 import time
@@ -15,6 +16,8 @@ import pytest
 
 from experiments.records.reasons import STOPPED
 from tests.unit.roles.loading import load
+
+USER = pwd.getpwuid(os.getuid()).pw_name
 
 # Stand-ins for systemd and the engine, each with one job: a real process, started beforehand.
 #: How both begin: they read about their job, note the call, and define whether the job is alive.
@@ -94,7 +97,7 @@ class Job:
             "argv": ["docker", "run", "image"] if container else ["program", "--option"],
             "container": container,
             "unit": None if container else "some",
-            "user": "somebody",
+            "user": USER,
             "group": None,
             "chdir": str(folder),
             "environment": {"A": "1 2"},
@@ -168,7 +171,7 @@ def test_a_unit_is_started_as_it_was_asked_for(
     started = (tmp_path / "started").read_text().splitlines()
     assert job.note["command"] == ["systemd-run", *started]
     assert started[-2:] == ["program", "--option"]
-    assert {"--unit=some.service", "--uid=somebody", "--setenv=A=1 2"} < set(started)
+    assert {"--unit=some.service", f"--uid={USER}", "--setenv=A=1 2"} < set(started)
     assert {"--property=TimeoutStopSec=10", f"--property=StandardError=append:{tmp_path}/node.log"} < set(
         started
     )

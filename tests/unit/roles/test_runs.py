@@ -12,17 +12,24 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.unit.roles.loading import ROOT
 
+#: A worker that can't be reached.
+AWAY = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 
-def played(entry: str, folder: Path, variables: dict[str, Any]) -> tuple[int, str]:
+
+def played(entry: str, folder: Path, variables: dict[str, Any], **workers: dict[str, Any]) -> tuple[int, str]:
     """Call roles/runs/tasks/<entry>.yml; returns its exit status and its output on one line."""
     task = {"name": "Call", "ansible.builtin.import_role": {"name": "runs", "tasks_from": entry}}
-    play = {"hosts": "localhost", "connection": "local", "become": False, "gather_facts": False}
+    play = {"hosts": "cluster", "connection": "local", "become": False, "gather_facts": False}
+    play["any_errors_fatal"] = False
     playbook = folder / f"{entry}.yml"
     playbook.write_text(json.dumps([play | {"name": "Call", "vars": variables, "tasks": [task]}]))
     inventory = folder / "hosts.yml"
-    inventory.write_text(json.dumps({"cluster": {"hosts": {"localhost": {}}}}))
+    master: dict[str, Any] = {"localhost": {}}
+    inventory.write_text(json.dumps({"master": {"hosts": master}, "cluster": {"hosts": master | workers}}))
     done = subprocess.run(
         [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory), str(playbook)],
         cwd=ROOT,
@@ -56,9 +63,15 @@ def staged(folder: Path, run_dir: Path, code: Path) -> tuple[int, str]:
     return played("stage", folder, variables)
 
 
-def pulled(folder: Path, run_dir: Path) -> tuple[int, str]:
-    """Bring home what is in `run_dir`."""
-    return played("pull", folder, {"run_dir": str(run_dir), "run_dest": str(folder / "home")})
+def pulled(folder: Path, run_dir: Path, **workers: dict[str, Any]) -> tuple[int, str]:
+    """Bring home what is in `run_dir` and in the launch's directory."""
+    variables = {
+        "run_dir": str(run_dir),
+        "run_launch_dir": str(folder / "launches" / "some-run" / "01"),
+        "run_dest": str(folder / "home"),
+        "runs_user": pwd.getpwuid(os.getuid()).pw_name,
+    }
+    return played("pull", folder, variables, **workers)
 
 
 def test_an_attempt_that_was_made_before_is_not_staged_again(tmp_path: Path) -> None:
@@ -102,13 +115,15 @@ NOTES = [
 
 
 def left(folder: Path, *notes: dict[str, Any], **files: str) -> Path:
-    """The directory of a run, with the nodes' notes of how it ended."""
-    run_dir = folder / "runs" / "01"
+    """The directory of a run, and beside it the launch's with the nodes' notes of how it ended."""
+    run_dir, launch_dir = folder / "runs" / "01", folder / "launches" / "some-run" / "01"
+    (launch_dir / "logs").mkdir(parents=True)
+    (launch_dir / "logs" / "node.log").write_text("what it said")
     for name in ("logs", "checkpoints", "tokens"):
         (run_dir / name).mkdir(parents=True)
         (run_dir / name / "some.log").write_text(name)
     for number, note in enumerate(notes):
-        (run_dir / f"launch-{number}.json").write_text(json.dumps(note))
+        (launch_dir / f"launch-{number}.json").write_text(json.dumps(note))
     for name, text in files.items():
         (run_dir / f"{name}.json").write_text(text)
     return run_dir
@@ -122,9 +137,9 @@ def test_what_a_run_left_is_brought_home(tmp_path: Path) -> None:
     launch = json.loads((home / "launch.json").read_text())
     assert launch == NOTES[0] | {"started": 11.0, "ended": 21.0}
     files = sorted(path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file())
-    assert files == ["launch.json", "logs/some.log"]
-    assert sorted(path.name for path in run_dir.iterdir()) == ["checkpoints", "launch.json", "logs"]
-    assert not (run_dir.parent / "01.tar.gz").exists()
+    assert files == ["launch.json", "logs/node.log", "logs/some.log"]
+    assert sorted(path.name for path in run_dir.iterdir()) == ["checkpoints", "logs"]
+    assert not list((tmp_path / "launches").iterdir())
 
 
 def test_a_run_that_failed_is_brought_home_too(tmp_path: Path) -> None:
@@ -139,4 +154,26 @@ def test_where_a_node_noted_nothing_it_is_not_known_how_the_run_ended(tmp_path: 
     status, said = pulled(tmp_path, left(tmp_path, NOTES[0], launcher="{ damaged"))
     assert status != 0 and "How the run ended is unknown" in said
     assert not (tmp_path / "home" / "launch.json").exists()
+    assert (tmp_path / "home" / "logs" / "node.log").read_text() == "what it said"
     assert (tmp_path / "home" / "launcher.json").read_text() == "{ damaged"
+
+
+def test_what_a_job_made_up_about_its_end_is_not_believed(tmp_path: Path) -> None:
+    run_dir = left(tmp_path, NOTES[0], **{"launch-1": json.dumps(NOTES[1]), "launch": json.dumps(NOTES[1])})
+    status, said = pulled(tmp_path, run_dir)
+    assert status != 0 and "How the run ended is unknown" in said
+
+
+def test_what_cannot_be_fetched_is_the_reason(tmp_path: Path) -> None:
+    status, said = pulled(tmp_path, tmp_path / "runs" / "nowhere")
+    assert status != 0
+    assert f"localhost: {tmp_path}/runs/nowhere can't be packed: " in said and "No such file" in said
+
+
+@pytest.mark.parametrize(("notes", "known"), [(NOTES[:1], False), (NOTES, True)])
+def test_a_worker_that_went_away_does_not_keep_the_output(
+    tmp_path: Path, notes: list[dict[str, Any]], known: bool
+) -> None:
+    status, said = pulled(tmp_path, left(tmp_path, *notes), worker1=AWAY)
+    assert (status == 0) == known and ("How the run ended is unknown" in said) != known, said
+    assert (tmp_path / "home" / "logs" / "some.log").exists()
