@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 #: What runs of ours are called; their listeners are gone before anything is started.
 RUN = "trainbed-run"
+#: What Ansible says before it says what happened.
+FIRST_WORDS = re.compile(r"^(Task failed: )?(Data could not be sent .* over ssh: )?")
 LOOPBACK = ("127.", "::1")
 
 
@@ -203,6 +206,11 @@ def preflight_machine_ids(ids: Mapping[str, str]) -> list[str]:
     ]
 
 
+def preflight_said(message: str) -> str:
+    """What Ansible says of a node that did not answer, on one line and without its first words."""
+    return FIRST_WORDS.sub("", " ".join(str(message).split()))
+
+
 def preflight_no_answer(asked: Sequence[Any]) -> str:
     """Why a node can't be used, in one sentence.
 
@@ -210,7 +218,7 @@ def preflight_no_answer(asked: Sequence[Any]) -> str:
         asked: the result of `ansible.builtin.ping` with sudo, and the name of the node.
     """
     result, host = asked
-    said = " ".join(str(result.get("msg", "")).split())
+    said = preflight_said(result.get("msg", ""))
     if result.get("unreachable"):
         return (
             f"{host} cannot be reached ({said or 'no answer'}): check that it is switched on, that its "
@@ -269,6 +277,91 @@ def preflight_proxies(
     ]
 
 
+def preflight_if_address(item: Mapping[str, Any], hostvars: Mapping[str, Any]) -> str:
+    """The name of a noted member (an item of a dict) if it has the same address now; empty otherwise."""
+    name = str(item["key"])
+    return name if hostvars[name]["cluster_address"] == item["value"]["address"] else ""
+
+
+def preflight_members(hosts: Sequence[str], hostvars: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """What the master notes of the members, by name: how they are recognised and reached, their groups."""
+    found = {}
+    for host in hosts:
+        variables = hostvars[host]
+        identity = str(variables.get("ansible_facts", {}).get("machine_id", ""))
+        found[host] = {
+            "address": str(variables["cluster_address"]),
+            "host": str(variables.get("ansible_host", host)),
+            "port": int(variables.get("ansible_port", 22)),
+            "user": str(variables.get("ansible_user", "")),
+            "machine_id": "" if identity == "NA" else identity,
+            "groups": sorted(set(variables["group_names"]) & {"master", "workers"}),
+        }
+    return found
+
+
+def is_same(name: str, old: Mapping[str, Any], other: str, new: Mapping[str, Any]) -> bool:
+    """Whether a noted member is this one of today: the same machine, or what has taken its address."""
+    if old["address"] == new["address"]:
+        return True
+    if old["machine_id"] and new["machine_id"]:
+        return bool(old["machine_id"] == new["machine_id"])
+    return name == other
+
+
+def preflight_left(
+    noted: Mapping[str, Mapping[str, Any]], members: Mapping[str, Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Whose services must be stopped: members that are none any more, and groups that members left.
+
+    Returns:
+        Dicts with the name, the `groups` that it left, those that it `keeps`, and `host`, `port`, `user` and
+        `machine_id` of a machine that is no longer in the inventory; of one that is, they are empty, and
+        `name` is today's.
+    """
+    found: list[dict[str, Any]] = []
+    for name, old in noted.items():
+        now = [other for other, new in members.items() if is_same(name, old, other, new)]
+        if not now:
+            reached = {key: old[key] for key in ("host", "port", "user", "machine_id")}
+            found.append({"name": name, "groups": old["groups"], "keeps": [], **reached})
+            continue
+        keeps = members[now[0]]["groups"]
+        if lost := [group for group in old["groups"] if group not in keeps]:
+            here = {"host": "", "port": 0, "user": "", "machine_id": ""}
+            found.append({"name": now[0], "groups": lost, "keeps": keeps, **here})
+    return found
+
+
+def preflight_changes(
+    noted: Mapping[str, Mapping[str, Any]], members: Mapping[str, Mapping[str, Any]], partial: bool
+) -> list[str]:
+    """What has changed since the master noted its members, a sentence each.
+
+    Args:
+        noted: what the master noted of its members.
+        members: those of today.
+        partial: whether only a part is provisioned, so that nothing is retired.
+    """
+    said = []
+    for left in preflight_left(noted, members):
+        what = f"in {listed(left['groups'])} " if left["keeps"] else ""
+        will = (
+            "the next whole provisioning retires it"
+            if partial
+            else "its services will be stopped and disabled"
+        )
+        said.append(f"{left['name']} is no longer {what or 'in the inventory '}of this cluster: {will}.")
+    for name, old in noted.items():
+        for other, new in members.items():
+            if is_same(name, old, other, new):
+                if other != name:
+                    said.append(f"{name} is now called {other}.")
+                if old["address"] != new["address"]:
+                    said.append(f"{other} has moved from {old['address']} to {new['address']}.")
+    return said
+
+
 class FilterModule:
     """Ansible's entry point."""
 
@@ -278,13 +371,18 @@ class FilterModule:
             function.__name__: function
             for function in (
                 preflight_no_answer,
+                preflight_changes,
                 preflight_clocks,
                 preflight_disks,
+                preflight_if_address,
+                preflight_left,
                 preflight_machine_ids,
+                preflight_members,
                 preflight_memory,
                 preflight_ports,
                 preflight_proxies,
                 preflight_room,
+                preflight_said,
                 preflight_users,
             )
         }

@@ -15,7 +15,7 @@ short_description: What the roles that set up a cluster need of a node of these 
 description:
   - Returns one dict with the lists C(disk), C(memory) and C(ports), from the C(meta/needs.yml) of every role
     that is no stack and of the given stacks, and the ports in the C(meta/stack.yml) of these stacks; and
-    C(names), the variables that entries refer to.
+    C(names), the variables that entries refer to; and C(services), those of these stacks in these groups.
 options:
   _terms: {description: Names of stacks., required: true}
   groups: {description: Groups of the node., type: list, elements: str, required: true}
@@ -69,7 +69,7 @@ class LookupModule(LookupBase):  # type: ignore[misc] # Ansible has no types
         """Answer with one dict."""
         groups = [str(group) for group in kwargs["groups"]]
         folders = [str(Path(variables["playbook_dir"]) / "roles"), *C.DEFAULT_ROLES_PATH]
-        found: dict[str, Any] = {kind: [] for kind in KINDS}
+        found: dict[str, Any] = {kind: [] for kind in (*KINDS, "services")}
         for role in roles(folders, list(terms)):
             needs = self._read(role / "meta" / "needs.yml")
             for kind in KINDS:
@@ -77,8 +77,11 @@ class LookupModule(LookupBase):  # type: ignore[misc] # Ansible has no types
                     {"role": role.name, **each} for each in of_groups(needs.get(kind, []), groups)
                 ]
             if role.name in terms:
-                declared = ports(self._read(role / "meta" / "stack.yml"), groups)
-                found["ports"] += [{"role": role.name, **each} for each in declared]
+                stack = self._read(role / "meta" / "stack.yml")
+                found["ports"] += [{"role": role.name, **each} for each in ports(stack, groups)]
+                found["services"] += [
+                    each for group in groups for each in (stack.get(group) or {}).get("services", [])
+                ]
         entries = [entry for kind in KINDS for entry in found[kind]]
         return [found | {"names": sorted({name for entry in entries for name in names(entry)})}]
 

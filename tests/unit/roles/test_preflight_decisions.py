@@ -228,6 +228,14 @@ def test_copies_of_one_machine_are_named_together() -> None:
     ("result", "said"),
     [
         ({"unreachable": True, "msg": "ssh: port 22:\nNo route"}, "w cannot be reached (ssh: port 22: No"),
+        (
+            {
+                "unreachable": True,
+                "msg": 'Task failed: Data could not be sent to remote host "w". '
+                "Make sure this host can be reached over ssh: ssh: port 22: refused",
+            },
+            "w cannot be reached (ssh: port 22: refused): check",
+        ),
         ({"msg": "Task failed: Missing sudo password"}, "w: sudo asks for a password, and none"),
         ({"msg": "Task failed: Incorrect sudo password"}, "w: sudo refused the given password"),
         ({"msg": "Timeout (22s) waiting for privilege escalation prompt:"}, "w: sudo did not answer in"),
@@ -351,7 +359,7 @@ def test_a_survey_of_this_machine(tmp_path: Path) -> None:
 def test_listeners_are_read_from_what_ss_prints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_survey, "unit_of", lambda pid: {7: "nginx"}.get(pid, ""))
     printed = (
-        'LISTEN 0      511      198.18.0.10:8070      0.0.0.0:*    users:(("nginx",pid=7,fd=6),("n",pid=8,fd=6))\n'
+        'LISTEN 0  511  198.18.0.10:8070  0.0.0.0:*  users:(("nginx",pid=7,fd=6),("n",pid=8,fd=6))\n'
         "LISTEN 0      128             [::]:22           [::]:*\n"
         'LISTEN 0      4096   127.0.0.53%lo:53        0.0.0.0:*    users:(("systemd-resolve",pid=9,fd=14))\n'
         'LISTEN 0      50                 *:7077            *:*    users:(("java",pid=10,fd=1))\n'
