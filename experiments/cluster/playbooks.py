@@ -132,6 +132,7 @@ class Playbooks:
         environment = dict(os.environ)
         environment["ANSIBLE_CONFIG"] = str(self.root / "ansible.cfg")
         environment["ANSIBLE_NOCOLOR"] = "1"
+        environment["ANSIBLE_STDOUT_CALLBACK"] = "default"  # failure_message() reads its account of failures
         environment.pop("ANSIBLE_FORCE_COLOR", None)
         environment["PYTHONUNBUFFERED"] = "1"  # the log shows what happens now
         environment["LC_ALL"] = "C.UTF-8"  # Ansible refuses to start in a locale that is not UTF-8

@@ -20,6 +20,7 @@ type: aggregate
 short_description: Writes what playbooks/provision.yml did to results/provisioning/
 description:
   - Counts by role and host the seconds, the tasks that ran, and those that changed something or failed.
+  - Shows the seconds by role if nothing failed.
   - Records only playbooks/provision.yml, not in check mode, and only if it has reported what it sets up.
 requirements:
   - enabled in ansible.cfg
@@ -161,6 +162,20 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # Ansible has no types
             "ansible": ansible_version,
         }
         write(content, self._started)
+        if content["status"] == "ok":
+            self._show_seconds((datetime.now(UTC) - self._started).total_seconds())
+
+    def _show_seconds(self, total: float) -> None:
+        """Show the seconds by role; those of a role that another one called count for that one."""
+        seconds: defaultdict[str, float] = defaultdict(float)
+        for path, done in self._roles.items():
+            seconds[path[0]] += done.seconds
+        rows = [*sorted(seconds.items(), key=lambda row: -row[1]), ("in all", total)]
+        width = max(len(name) for name, _ in rows)
+        self._display.display("Seconds by role:\n")
+        for name, spent in rows:
+            self._display.display(f"  {name:{width}}  {spent:7.1f}")
+        self._display.display("")
 
     def _count(self, result: Any) -> Done | None:
         """Count the running task for a host, and once for all of them; None if it is not recorded."""

@@ -63,7 +63,7 @@ def provisioned(testbed: Testbed) -> Testbed:
         for folder in (testbed.root / "results").glob("*"):
             if folder.name not in ("provisioning", "quick"):
                 shutil.rmtree(folder)
-    elif not (testbed.root / "results" / "provisioning").exists():
+    elif not list((testbed.root / "results" / "provisioning").glob("*.json")):
         testbed.make("testbed")
         provision(testbed)
     return testbed

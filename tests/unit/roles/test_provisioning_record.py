@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -88,11 +89,16 @@ class Checkout:
         return done.stdout + done.stderr
 
     def records(self) -> list[Provisioning]:
-        """The records; their folder may hold nothing else."""
+        """The records; their folder may hold nothing else, logs aside."""
         folder = self.root / "results" / "provisioning"
         paths = sorted(folder.iterdir()) if folder.exists() else []
-        assert all(path.name[0].isdigit() and path.suffix == ".json" for path in paths)
-        return [parse(path.read_bytes(), path) for path in paths]
+        assert all(path.name[0].isdigit() and path.suffix in (".json", ".log") for path in paths)
+        return [parse(path.read_bytes(), path) for path in paths if path.suffix == ".json"]
+
+    def logs(self) -> list[str]:
+        """The texts of the logs, oldest first."""
+        folder = self.root / "results" / "provisioning"
+        return [path.read_text() for path in sorted(folder.glob("[0-9]*.log"), key=os.path.getmtime)]
 
 
 @pytest.fixture
@@ -165,6 +171,9 @@ def test_the_output_is_as_without_it(checkout: Checkout) -> None:
     without = checkout.play(settings={"ANSIBLE_CALLBACKS_ENABLED": "minimal"})  # only another plugin
     assert len(checkout.records()) == 1
     # Which of the two nodes answers first is random, and so is their order within a line.
-    assert words_by_line(checkout.play()) == words_by_line(without)
+    with_it = re.sub(r"^All details are in .*\n", "", checkout.play(), flags=re.MULTILINE)
+    played, told, summary = with_it.partition("Seconds by role:\n")
+    assert words_by_line(played) == words_by_line(without)
+    assert told and [line.split()[0] for line in summary.split("\n") if line] == ["outer", "inner", "in"]
     assert "PLAY RECAP" in without
     assert len(checkout.records()) == 2

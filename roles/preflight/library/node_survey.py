@@ -1,0 +1,198 @@
+#!/usr/bin/python
+"""Ansible module: what else must be known of a node before anything is changed."""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from ansible.module_utils.basic import AnsibleModule
+
+DOCUMENTATION = r"""
+---
+module: node_survey
+short_description: Read a node's file systems, listeners, users, clock and apt's proxy
+description:
+  - Changes nothing. How much paths hold already is read only where their file system has too little room.
+options:
+  room:
+    description: Room in MB that will be needed below each path; the paths need not exist.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      path: {description: Directory., type: path, required: true}
+      mb: {description: Room below it., type: int, required: true}
+  spare_mb: {description: Room that must be left on each file system., type: int, default: 0}
+  user: {description: User to look for., type: str, required: true}
+  uid: {description: Number that it is to have; its group's too., type: int, required: true}
+"""
+
+EXAMPLES = r"""
+- name: Survey the node
+  node_survey:
+    room: [{path: /opt/example, mb: 100}]
+    user: example
+    uid: 6100
+"""
+
+RETURN = r"""
+systems:
+  description: File systems of the paths, each with its mount point, free_mb and the paths on it.
+  type: list
+  elements: dict
+  returned: always
+sizes: {description: "What paths hold already, in MB, where room is short.", type: dict, returned: always}
+listeners:
+  description: TCP listeners, each with port, address, program, pid and unit.
+  type: list
+  elements: dict
+  returned: always
+uid_of: {description: "Who has the uid, and uid of the user; null for nobody.", type: dict, returned: always}
+gid_of: {description: "The same for groups.", type: dict, returned: always}
+time: {description: Seconds since 1970 by the node's clock., type: float, returned: always}
+apt_proxy: {description: "apt's proxy for HTTP; empty for none.", type: str, returned: always}
+"""
+
+UNIT = re.compile(r"/([^/]+)\.service(?:/|$)")
+USERS = re.compile(r'"(?P<program>[^"]+)",pid=(?P<pid>\d+)')
+
+
+def existing(path: str) -> Path:
+    """The path itself, or the nearest directory above it that exists."""
+    found = Path(path)
+    while not found.exists():
+        found = found.parent
+    return found
+
+
+def mount_point(path: Path) -> str:
+    """Where the file system of an existing path is mounted."""
+    path = path.resolve()
+    while not path.is_mount() and path != path.parent:
+        path = path.parent
+    return str(path)
+
+
+def systems(paths: list[str]) -> list[dict[str, Any]]:
+    """The file systems of these paths, with their free space."""
+    found: dict[int, dict[str, Any]] = {}
+    for path in paths:
+        there = existing(path)
+        device = there.stat().st_dev
+        if device not in found:
+            room = os.statvfs(there)
+            found[device] = {
+                "mount": mount_point(there),
+                "free_mb": room.f_bavail * room.f_frsize >> 20,
+                "paths": [],
+            }
+        found[device]["paths"].append(path)
+    return list(found.values())
+
+
+def unit_of(pid: int) -> str:
+    """The systemd service of a process, without `.service`; empty if there is none."""
+    try:
+        match = UNIT.search(Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8"))
+    except OSError:  # it has just ended
+        return ""
+    return match[1] if match else ""
+
+
+def listeners(listing: str) -> list[dict[str, Any]]:
+    """TCP listeners in the output of `ss -H -l -t -n -p`."""
+    found = []
+    for line in listing.splitlines():
+        fields = line.split()
+        address, _, port = fields[3].rpartition(":")
+        user = USERS.search(line)
+        found.append(
+            {
+                "port": int(port),
+                "address": address.strip("[]").partition("%")[0],
+                "program": user["program"] if user else "",
+                "pid": int(user["pid"]) if user else 0,
+                "unit": unit_of(int(user["pid"])) if user else "",
+            }
+        )
+    return found
+
+
+def named(uid: int) -> str | None:
+    """The user with this uid."""
+    return next((entry.pw_name for entry in pwd.getpwall() if entry.pw_uid == uid), None)
+
+
+def group_named(gid: int) -> str | None:
+    """The group with this gid."""
+    return next((entry.gr_name for entry in grp.getgrall() if entry.gr_gid == gid), None)
+
+
+def short(system: dict[str, Any], room: list[dict[str, Any]], spare: int) -> bool:
+    """Whether a file system has less room than its paths need."""
+    wanted = sum(each["mb"] for each in room if each["path"] in system["paths"])
+    return bool(system["free_mb"] < wanted + spare)
+
+
+def main() -> None:
+    """Entry point of the module."""
+    module = AnsibleModule(
+        argument_spec={
+            "room": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "path": {"type": "path", "required": True},
+                    "mb": {"type": "int", "required": True},
+                },
+            },
+            "spare_mb": {"type": "int", "default": 0},
+            "user": {"type": "str", "required": True},
+            "uid": {"type": "int", "required": True},
+        },
+        supports_check_mode=True,
+    )
+    asked: dict[str, Any] = module.params
+    paths = sorted({each["path"] for each in asked["room"]})
+    mounted = systems(paths)
+    sizes = {}
+    for system in mounted:
+        if short(system, asked["room"], asked["spare_mb"]):
+            for path in [path for path in system["paths"] if Path(path).exists()]:
+                _, said, _ = module.run_command(
+                    ["du", "--summarize", "--one-file-system", "--block-size=1M", path]
+                )
+                # Files that vanish while it counts make it fail, and its sum is still right enough.
+                sizes[path] = int((said.split() or ["0"])[0])
+    ss = module.get_bin_path("ss", required=True)
+    _, listing, _ = module.run_command([ss, "-H", "-l", "-t", "-n", "-p"], check_rc=True)
+    apt = module.get_bin_path("apt-config")
+    proxy = module.run_command([apt, "shell", "proxy", "Acquire::http::Proxy"])[1] if apt else ""
+    user, uid = asked["user"], asked["uid"]
+    module.exit_json(
+        changed=False,
+        systems=mounted,
+        sizes=sizes,
+        listeners=listeners(listing),
+        uid_of={
+            "holder": named(uid),
+            "own": next((e.pw_uid for e in pwd.getpwall() if e.pw_name == user), None),
+        },
+        gid_of={
+            "holder": group_named(uid),
+            "own": next((e.gr_gid for e in grp.getgrall() if e.gr_name == user), None),
+        },
+        time=time.time(),
+        apt_proxy=proxy.strip().removeprefix("proxy=").strip("'\"") if proxy else "",
+    )
+
+
+if __name__ == "__main__":
+    main()
