@@ -66,7 +66,11 @@ UNIT = (
 
 TEST = (
     Part("lint", "style and types", (("tests/lint",),)),
-    Part("roles", "the roles' modules and scripts", (on_all_cores(*NOT_WIDE, "tests/unit/roles", "tests/unit/testbed_vm"),)),
+    Part(
+        "roles",
+        "the roles' modules and scripts",
+        (on_all_cores(*NOT_WIDE, "tests/unit/roles", "tests/unit/testbed_vm"),),
+    ),
     Part(
         "experiments",
         "planning, records, figures, reports and screens, on made-up runs; this table of parts",
