@@ -75,11 +75,12 @@ class Inventory:
         static = {"all": {"hosts": list(variables)}, "_meta": {"hostvars": variables}}
         config = configparser.ConfigParser()
         config.read(self._root / "ansible.cfg")
-        # Connection types that testinfra lacks go through Ansible, command by command.
+        # What testinfra can't do goes through Ansible, command by command: other connection types, and a sudo
+        # that asks for a password, which must not stand on a command line.
         return {
-            name: get_ansible_host(config, static, name)
+            name: (None if facts.get("ansible_become_password") else get_ansible_host(config, static, name))
             or testinfra.get_host(f"ansible://{name}", ansible_inventory=str(self._file))
-            for name in variables
+            for name, facts in variables.items()
         }
 
     def _kept(self, name: str, facts: dict[str, Any]) -> str:

@@ -48,3 +48,8 @@ def test_other_connections_are_ansibles_own(connection: str, backend: str) -> No
     assert kind == backend
     # Ansible becomes root by itself.
     assert found.sudo or kind == "ansible"
+
+
+def test_a_password_for_sudo_never_stands_on_a_command_line() -> None:
+    assert reached(ansible_become_password="s3kret").NAME == "ansible"
+    assert reached(ansible_become_password="").NAME == "ssh"
