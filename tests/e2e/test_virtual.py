@@ -13,11 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from trainbed_machines.plan import read_plan
 
 from tests.e2e.machines import virtual_remains
 from tests.e2e.testbeds import (
     PLACE,
+    ROOT,
     VIRTUAL_FOLDER,
     Done,
     Testbed,
@@ -30,6 +32,9 @@ from tests.standins.determined import packages
 pytestmark = pytest.mark.wide
 
 NODES = ("master", "worker1", "worker2")
+SPARE_MB: int = yaml.safe_load((ROOT / "roles/preflight/defaults/main.yml").read_text(encoding="utf-8"))[
+    "preflight_spare_disk_mb"
+]
 #: Seconds that a provisioning may take where system calls are slow.
 PATIENCE_S = 2600
 MATRIX = """\
@@ -52,10 +57,10 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     yield bed
 
 
-def provision(bed: Testbed) -> Done:
+def provision(bed: Testbed, *, check: bool = True) -> Done:
     """Provision every stack."""
     given = f"determined_packages={packages.build(bed.root / 'packages')}"
-    return bed.run("make", "--no-print-directory", "provision", given, timeout=PATIENCE_S)
+    return bed.run("make", "--no-print-directory", "provision", given, check=check, timeout=PATIENCE_S)
 
 
 def boots(bed: Testbed) -> dict[str, str]:
@@ -89,6 +94,29 @@ def run_all(bed: Testbed) -> None:
     assert len(found) == 6 and sorted(digests) == [1, 2] and all(len(each) == 1 for each in digests.values())
 
 
+def refuse_a_var_that_is_too_small(bed: Testbed, node: str) -> None:
+    """With one GB less than it needs, a /var of its own is refused in one sentence; nothing is changed."""
+    free = int(bed.node(node, "df --output=avail --block-size=1M /var | tail -n 1").output)
+    asked = bed.playbook("provision", "--tags", "none", "-e", "preflight_spare_disk_mb=1000000", check=False)
+    said = re.sub(r"\s+", " ", asked.output)
+    needs = re.search(rf"{node} has {free} MB free on /var, and needs (\d+): .* in /var/lib/docker", said)
+    assert needs is not None, asked.output[-3000:]
+    # What this much is needed for, with the spare room that is asked for by default.
+    least = int(needs[1]) - 1_000_000 + SPARE_MB
+    assert least <= free, f"/var of {node} has {free} MB, and {least} are needed: raise TESTBED_VAR_MB"
+    filled = f"fallocate -l {free - least + 1000}M /var/filler"
+    bed.node(node, filled)
+    try:
+        refused = provision(bed, check=False)
+    finally:
+        bed.node(node, "rm /var/filler")
+    assert refused.code != 0
+    assert re.search(
+        rf"{node} has \d+ MB free on /var, and needs {least}: ", re.sub(r"\s+", " ", refused.output)
+    )
+    assert all(counts["changed"] == 0 for counts in refused.recap().values())
+
+
 def test_machines_provision(machines: Testbed) -> None:
     plan = read_plan(machines.state)
     assert plan is not None
@@ -96,6 +124,7 @@ def test_machines_provision(machines: Testbed) -> None:
     # What the test is about: each kind of roughness is there.
     assert any(each.cloud_init for each in rough) and any(each.jump for each in rough)
     assert any(each.ufw for each in rough) and any(each.sudo_password for each in rough)
+    refuse_a_var_that_is_too_small(machines, next(name for name, each in plan.nodes.items() if each.var_mb))
     first = provision(machines)
     print(re.sub(r"(?s).*PLAY RECAP", "PLAY RECAP", first.output))
     for node in NODES:

@@ -90,7 +90,7 @@ def test_nodes_that_differ_are_named(tmp_path: Path) -> None:
     assert "Two nodes have the same address" in said
 
 
-@pytest.mark.parametrize("name", ["testbed", "lab"])
+@pytest.mark.parametrize("name", ["testbed", "vm", "lab"])
 def test_every_playbook_can_be_read_with_both_inventories(name: str) -> None:
     playbooks = sorted(str(path) for path in (ROOT / "playbooks").glob("*.yml"))
     assert playbooks
