@@ -36,7 +36,7 @@ class Clock(FrozenModel):
     offset_s: float | None
 
 
-class Described(FrozenModel):
+class Described(FrozenModel, extra="ignore"):
     """What the role cluster_facts says of a node in records, too; None: not installed."""
 
     distribution: str
@@ -47,6 +47,7 @@ class Described(FrozenModel):
     python: str
     torch: str | None
     environment_digest: str | None
+    lock: str | None = None  # that the environment was made from
     docker: str | None
     java: str | None
     virtualization: str

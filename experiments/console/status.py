@@ -89,6 +89,8 @@ def _troubles(status: ClusterStatus) -> Iterator[str]:
         if state is None:
             yield f"{name} is down: {node.trouble or 'it was not asked'}"
             continue
+        if state.described is None:
+            yield f"{name} did not say in time what is installed on it: busy, or its Docker engine hangs"
         if state.failed_units:
             units = ", ".join(state.failed_units)
             yield f"{name} has units that failed: {units} (systemctl status there says why)"
@@ -131,7 +133,9 @@ def _common(status: ClusterStatus) -> Iterator[tuple[str, str]]:
 def _environment(described: Described) -> str:
     if described.environment_digest is None:
         return "none"
-    return f"torch {described.torch}, Python {described.python}, {described.environment_digest[:DIGITS]}"
+    lock = f"lock {described.lock}, " if described.lock else ""
+    digest = described.environment_digest[:DIGITS]
+    return f"torch {described.torch}, Python {described.python}, {lock}digest {digest}"
 
 
 def _lock(status: ClusterStatus) -> str:

@@ -89,6 +89,9 @@ def test_of_a_provisioned_node_it_says_what_is_installed(tmp_path: Path, program
         (tmp_path / "env" / "lib" / "python3.11" / "site-packages" / f"{package}.dist-info").mkdir(
             parents=True
         )
+    torch = tmp_path / "env" / "lib" / "python3.11" / "site-packages" / "torch"
+    torch.mkdir()
+    (torch / "version.py").write_text("__version__ = '2.13.0+cpu'\n")
     (tmp_path / "env" / "DIGEST").write_text("abc\n")
     (tmp_path / "stacks.json").write_text('{"stacks": ["one"], "left_out": {"two": "Why."}}')
     (tmp_path / "lock").write_text('{"verb": "provision", "pid": 7}')

@@ -23,8 +23,8 @@ SCREENS = Path(__file__).resolve().parents[3] / "data" / "screens"
 DESCRIBED = {
     "distribution": "Debian GNU/Linux 12 (bookworm)", "kernel": "6.1.0-30", "cpu": "A CPU", "cores": 4,
     "memory_mb": 16000, "python": "3.11.2", "torch": "2.13.0+cu126", "environment_digest": "e" * 64,
-    "docker": "20.10.24", "java": None, "virtualization": "kvm", "image": "192.0.2.10:5000/trainbed:abc",
-    "image_id": "sha256:1",
+    "lock": "cu126-py3.11", "docker": "20.10.24", "java": None, "virtualization": "kvm",
+    "image": "192.0.2.10:5000/trainbed:abc", "image_id": "sha256:1",
 }  # fmt: skip
 GPU = {
     "index": "0", "uuid": "GPU-1", "name": "NVIDIA GeForce GTX 1060 3GB", "memory_mb": 3008,
@@ -147,6 +147,14 @@ def test_a_failed_or_partial_provisioning_is_called_so(
     provisioned(results, status="failed", partial=["tags=install"], git={"revision": None, "dirty": True})
     out = shown(cluster(), results, capsys)
     assert "FAILED after 12 min, only tags=install, from no commit with uncommitted changes" in out
+
+
+def test_a_node_too_busy_to_describe_itself_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = shown(cluster(described=None, gpus=None), tmp_path, capsys)
+    assert "master did not say in time" in lines
+    assert "  master   master  up 3 d  -      -       no answer" in lines
 
 
 def test_a_lock_is_stale_only_if_its_process_was_here() -> None:
