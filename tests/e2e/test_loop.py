@@ -169,8 +169,22 @@ def provisionings(testbed: Testbed) -> list[Provisioning]:
 
 def test_check_mode_passes_on_converged_nodes(testbed: Testbed) -> None:
     before = len(provisionings(testbed))
-    assert changed(testbed.make("provision", "ARGS=--check")) == []
+    done = testbed.make("provision", "ARGS=--check --diff")
+    assert changed(done) == [] and not re.search(r"^(\+\+\+|---) ", done.output, re.MULTILINE)
     assert len(provisionings(testbed)) == before
+
+
+@pytest.mark.parametrize(("part", "nodes"), [("--limit worker1", ("worker1",)), ("--tags spark", NODES)])
+def test_a_part_of_it_by_itself_changes_nothing_either(
+    testbed: Testbed, part: str, nodes: tuple[str, ...]
+) -> None:
+    done = testbed.make("provision", f"ARGS={part}")
+    counts = done.recap()
+    assert set(nodes) <= set(counts) and all(each["changed"] == 0 for each in counts.values()), done.output
+    assert "cluster_lock : Take or release the lock" in done.output
+    assert provisionings(testbed)[-1].partial == [
+        part.replace("--limit ", "subset=").replace("--tags ", "tags=")
+    ]
 
 
 def test_every_provisioning_leaves_its_record(testbed: Testbed) -> None:

@@ -7,8 +7,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-#: What runs of ours are called; their listeners are gone before anything is started.
-RUN = "trainbed-run"
 #: What Ansible says before it says what happened.
 FIRST_WORDS = re.compile(r"^(Task failed: )?(Data could not be sent .* over ssh: )?")
 LOOPBACK = ("127.", "::1")
@@ -38,12 +36,13 @@ def sum_of(parts: Sequence[tuple[int, str]]) -> int:
 def preflight_room(
     declared: Mapping[str, Any], values: Mapping[str, Any], variant: str
 ) -> list[dict[str, Any]]:
-    """What is needed on disks: path, mb and for, after the inventory's own paths."""
+    """What is needed on disks: path, mb, for and done (empty or a file), after the inventory's own paths."""
     return [
         {
             "path": str(values.get(entry.get("path_of", ""), "") or entry["path"]),
             "mb": megabytes(entry, variant),
             "for": entry["for"],
+            "done": entry.get("done", ""),
         }
         for entry in declared["disk"]
         if applies(entry, values)
@@ -55,8 +54,8 @@ def preflight_disks(
 ) -> list[str]:
     """A sentence for each file system of a node that has too little room.
 
-    What a path holds already counts towards its need, so that a node is not refused for what was installed
-    on it.
+    A node is not refused for what was installed on it: what a path holds already counts towards its need, or,
+    where others put things there, too, a file that shows that the need is met.
 
     Args:
         survey: the node's, from the module node_survey.
@@ -69,8 +68,8 @@ def preflight_disks(
         held = dict(survey["sizes"])
         needs = []
         for entry in room:
-            if entry["path"] in system["paths"]:
-                there = min(entry["mb"], held.get(entry["path"], 0))
+            if entry["path"] in system["paths"] and entry["done"] not in survey["there"]:
+                there = 0 if entry["done"] else min(entry["mb"], held.get(entry["path"], 0))
                 held[entry["path"]] = held.get(entry["path"], 0) - there
                 if entry["mb"] > there:
                     needs.append((entry["mb"] - there, entry))
@@ -137,7 +136,8 @@ def preflight_ports(
             and (entry.get("local") or not each["address"].startswith(LOOPBACK))
             and each["unit"].partition("@")[0]
             not in {name.removesuffix(".service") for name in entry["services"]}
-            and not each["unit"].startswith(RUN)
+            # systemd's own: a socket unit, as packages bring them and roles disable them.
+            and each["pid"] != 1
         ]
         for other in others[:1]:
             by = f"{other['program']} (process {other['pid']}" if other["program"] else "a program (unknown"

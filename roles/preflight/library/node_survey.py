@@ -28,6 +28,7 @@ options:
     suboptions:
       path: {description: Directory., type: path, required: true}
       mb: {description: Room below it., type: int, required: true}
+  marks: {description: Files to look for., type: list, elements: path, default: []}
   spare_mb: {description: Room that must be left on each file system., type: int, default: 0}
   user: {description: User to look for., type: str, required: true}
   uid: {description: Number that it is to have; its group's too., type: int, required: true}
@@ -48,6 +49,7 @@ systems:
   elements: dict
   returned: always
 sizes: {description: "What paths hold already, in MB, where room is short.", type: dict, returned: always}
+there: {description: Those of the marks that exist., type: list, elements: str, returned: always}
 listeners:
   description: TCP listeners, each with port, address, program, pid and unit.
   type: list
@@ -59,7 +61,7 @@ time: {description: Seconds since 1970 by the node's clock., type: float, return
 apt_proxy: {description: "apt's proxy for HTTP; empty for none.", type: str, returned: always}
 """
 
-UNIT = re.compile(r"/([^/]+)\.service(?:/|$)")
+UNIT = re.compile(r"/([^/\n]+)\.service(?:/|$)", re.MULTILINE)
 USERS = re.compile(r'"(?P<program>[^"]+)",pid=(?P<pid>\d+)')
 
 
@@ -99,10 +101,10 @@ def systems(paths: list[str]) -> list[dict[str, Any]]:
 def unit_of(pid: int) -> str:
     """The systemd service of a process, without `.service`; empty if there is none."""
     try:
-        match = UNIT.search(Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8"))
+        units = UNIT.findall(Path(f"/proc/{pid}/cgroup").read_text(encoding="utf-8"))
     except OSError:  # it has just ended
         return ""
-    return match[1] if match else ""
+    return units[-1] if units else ""
 
 
 def listeners(listing: str) -> list[dict[str, Any]]:
@@ -153,6 +155,7 @@ def main() -> None:
                     "mb": {"type": "int", "required": True},
                 },
             },
+            "marks": {"type": "list", "elements": "path", "default": []},
             "spare_mb": {"type": "int", "default": 0},
             "user": {"type": "str", "required": True},
             "uid": {"type": "int", "required": True},
@@ -180,6 +183,7 @@ def main() -> None:
         changed=False,
         systems=mounted,
         sizes=sizes,
+        there=[mark for mark in asked["marks"] if Path(mark).exists()],
         listeners=listeners(listing),
         uid_of={
             "holder": named(uid),

@@ -53,7 +53,7 @@ def survey(
     for entry in room:
         found.setdefault(mount(entry["path"]), set()).add(entry["path"])
     systems = [{"mount": at, "free_mb": free[at], "paths": sorted(paths)} for at, paths in found.items()]
-    return {"systems": systems, "sizes": {}, "listeners": [], "apt_proxy": "", **more}
+    return {"systems": systems, "sizes": {}, "there": [], **more}
 
 
 def wanted(node: str, variant: str, mounts: list[str], spare: int = 1000, **values: Any) -> dict[str, int]:
@@ -94,14 +94,41 @@ def test_cuda_needs_what_was_measured() -> None:
     assert wanted("both", "cu126", PLAIN, nvidia_wanted=True)["/"] < 45000
 
 
+@pytest.mark.parametrize(
+    ("node", "words"), [("master", "master"), ("worker", "worker"), ("both", "master and worker")]
+)
+def test_the_docs_have_what_is_needed_in_total(node: str, words: str) -> None:
+    disks = [
+        wanted(node, variant, PLAIN, nvidia_wanted=variant != "cpu")["/"] for variant in ("cpu", "cu126")
+    ]
+    (said,) = decisions.preflight_memory(needs(node), {}, "n", 0, 1, 0)
+    memory = re.findall(r"needs (\d+):", said)[0]
+    row = f"| {words} | {disks[0]} | {disks[1]} | {memory} |\n"
+    assert row in (ROOT / "docs/admin.md").read_text(encoding="utf-8"), row
+
+
 def test_what_a_node_holds_already_is_not_asked_for_again() -> None:
     room = decisions.preflight_room(needs("worker"), {}, "cpu")
     held = {entry["path"]: sum(e["mb"] for e in room if e["path"] == entry["path"]) for entry in room}
-    full = survey(room, PLAIN, {"/": 1000}, sizes=held)
+    marks = [entry["done"] for entry in room if entry["done"]]
+    full = survey(room, PLAIN, {"/": 1000}, sizes=held, there=marks)
     assert decisions.preflight_disks(full, room, "n", 1000) == []
     held["/opt/trainbed/env"] -= 300  # half installed
-    (said,) = decisions.preflight_disks(survey(room, PLAIN, {"/": 1000}, sizes=held), room, "n", 1000)
+    (said,) = decisions.preflight_disks(
+        survey(room, PLAIN, {"/": 1000}, sizes=held, there=marks), room, "n", 1000
+    )
     assert "needs 1300: 300 for the locked environment in /opt/trainbed/env, 1000 to spare" in said
+
+
+def test_what_others_put_beside_it_does_not_count() -> None:
+    room = decisions.preflight_room(needs("worker"), {}, "cpu")
+    least = wanted("worker", "cpu", PLAIN)["/"]
+    free = {"/": least - 1000}
+    assert decisions.preflight_disks(survey(room, PLAIN, free, sizes={"/usr": 3000}), room, "n", 1000)
+    marks = [entry["done"] for entry in room if entry["done"]]
+    assert len(marks) >= 4 and all(entry["done"] for entry in room if entry["path"] == "/usr")
+    (said,) = decisions.preflight_disks(survey(room, PLAIN, {"/": 0}, there=marks), room, "n", 1000)
+    assert "/usr" not in said
 
 
 def test_paths_are_those_of_the_inventory() -> None:
@@ -163,10 +190,17 @@ def test_ports_that_others_listen_on_are_named_with_who_it_is(
     assert all(each.startswith("m: ") and said in each for each in found), found
 
 
-def test_a_run_that_is_in_flight_takes_no_port_from_us() -> None:
-    runs = [listener(12355, "trainbed-run-ddp")]
-    assert decisions.preflight_ports({"listeners": runs}, needs("worker"), {}, "w") == []
-    assert decisions.preflight_ports({"listeners": [listener(12355)]}, needs("worker"), {}, "w")
+def test_a_socket_of_systemd_is_nobodys() -> None:
+    waiting = {**listener(8080, program="systemd"), "pid": 1}
+    assert decisions.preflight_ports({"listeners": [waiting]}, needs("master"), {}, "m") == []
+
+
+def test_the_unit_of_a_process_is_its_innermost_service(monkeypatch: pytest.MonkeyPatch) -> None:
+    v1 = "2:pids:/docker/1f/system.slice/nginx.service\n1:name=systemd:/docker/1f/init.scope\n0::/\n"
+    v2 = "0::/system.slice/docker-1f.scope/system.slice/system-postgresql.slice/postgresql@15-main.service\n"
+    texts = {"/proc/1/cgroup": v1, "/proc/2/cgroup": v2, "/proc/3/cgroup": "0::/user.slice/session-1.scope\n"}
+    monkeypatch.setattr(node_survey.Path, "read_text", lambda path, **_: texts[str(path)])
+    assert [node_survey.unit_of(pid) for pid in (1, 2, 3)] == ["nginx", "postgresql@15-main", ""]
 
 
 @pytest.mark.parametrize(
@@ -283,7 +317,7 @@ def test_every_declaration_can_be_read() -> None:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
         assert set(content) <= set(declared_needs.KINDS), path
         for entry in content.get("disk", []):
-            assert set(entry) <= {"for", "path", "path_of", "group", "when", "mb"} and {
+            assert set(entry) <= {"for", "path", "path_of", "group", "when", "done", "mb"} and {
                 "for",
                 "path",
                 "mb",
