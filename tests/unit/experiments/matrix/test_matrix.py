@@ -348,3 +348,31 @@ def test_too_many_threads_cannot_be_run(tmp_path: Path, cluster: Cluster) -> Non
         "It takes 8 cores of each worker, and worker1 and worker2 have 1 core; plain may put it on any "
         "worker: its role does not say otherwise."
     )
+
+
+def test_the_clusters_variables_of_ranks_are_a_condition_and_a_matrix_may_replace_them(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    plain = make_plan(load_matrix(write(tmp_path, MATRIX)), cluster, "a" * 64)
+    given = cluster.model_copy(update={"rank_environment": {"NCCL_IB_DISABLE": 0}})
+    plan = make_plan(load_matrix(write(tmp_path, MATRIX)), given, "a" * 64)
+    assert {run.run_id for run in plan}.isdisjoint(run.run_id for run in plain)
+    assert all(
+        run.specification.conditions.rank_environment == {"NCCL_IB_DISABLE": "0"} and run.cannot_run is None
+        for run in plan
+    )
+    text = MATRIX.replace("  seed: [1]", "  seed: [1]\n  rank_environment: [{}, {NCCL_DEBUG: INFO}]")
+    plan = make_plan(load_matrix(write(tmp_path, text)), given, "a" * 64)
+    assert {run.run_id for run in plain} < {run.run_id for run in plan}
+    assert len(plan) == 2 * len(plain) and all(run.cannot_run is None for run in plan)
+
+
+def test_users_who_start_together_have_no_slow_worker(tmp_path: Path, cluster: Cluster) -> None:
+    text = (
+        MATRIX.replace("  seed: [1]", "  seed: [1, 2]\n  slow_worker: [null, 0.5]") + "together: [[1, 2]]\n"
+    )
+    plan = make_plan(load_matrix(write(tmp_path, text)), cluster, "a" * 64)
+    reasons = {(run.axes["workers"], run.axes["slow_worker"]): run.cannot_run for run in plan}
+    assert reasons[1, None] is None and reasons[2, None] is None
+    assert reasons[2, 0.5] == "Runs that start together can't have a slow worker (slow_worker)."
+    assert "must take all 2 workers" in str(reasons[1, 0.5])

@@ -137,6 +137,23 @@ def test_the_phases_are_the_slowest_ranks_and_add_up(left: Left) -> None:
     assert made.files["result.json"] and made.notes == []
 
 
+def test_workers_that_were_not_alike_are_noted_with_what_they_had(left: Left) -> None:
+    nodes = dict(ENVIRONMENT.nodes)
+    nodes["worker2"] = nodes["worker2"].model_copy(update={"cores": 4, "memory_mb": 48000, "slots": 1})
+    left.request = dataclasses.replace(
+        left.request, environment=ENVIRONMENT.model_copy(update={"nodes": nodes})
+    )
+    made = left.compose()
+    assert made.ok and made.environment.nodes["worker2"].slots == 1
+    assert made.notes == [
+        "Its workers differ in cores (worker1 1, worker2 4) and memory (worker1 23.5 GiB, worker2 46.9 GiB). "
+        "Spare: 3 cores of worker2."
+    ]
+    # Of a run on one worker nothing differs.
+    left.rank(1, host="worker1.lab")
+    assert left.compose().notes == []
+
+
 def test_a_gpu_that_throttled_or_was_not_looked_at_is_noted(left: Left) -> None:
     gpu = {"uuid": "GPU-1", "name": "Tesla T4", "samples": 40, "power_w_mean": 68.0}
     left.rank(0, gpu=gpu | {"throttled": {"power cap": 0.25}}, CUDA_VISIBLE_DEVICES="0")

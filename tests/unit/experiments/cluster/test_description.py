@@ -1,0 +1,39 @@
+"""What the inventory sets for every rank is checked before anything runs."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from experiments.cluster.description import read_prepared
+from experiments.util.errors import UserError
+from tests.unit.experiments.made_up_workplace import Workplace
+from training.spec import DataSpec
+
+DATA = {"train": 64, "validation": 100, "seed": 1, "max_length": 16}
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"MASTER_ADDR": "10.0.0.1"}, "rank_environment: MASTER_ADDR is set by launching or training itself"),
+        ({"NCCL_DEBUG": True}, "rank_environment.NCCL_DEBUG: input should be a valid string, not True"),
+    ],
+)
+def test_variables_of_ranks_that_cannot_be_are_refused(
+    workplace: Workplace, variables: dict[str, Any], said: str
+) -> None:
+    spec = DataSpec.model_validate(DATA)
+    dataset = {"digest": "d" * 64, "spec": spec.model_dump(mode="json")}
+    (workplace.cluster_folder / "dataset.json").write_text(json.dumps(dataset))
+    workplace.cluster(rank_environment={"NCCL_DEBUG": "INFO"})
+    assert read_prepared(workplace.cluster_folder, spec).cluster.rank_environment == {"NCCL_DEBUG": "INFO"}
+
+    workplace.cluster(rank_environment=variables)
+    with pytest.raises(UserError) as raised:
+        read_prepared(workplace.cluster_folder, spec)
+    assert str(raised.value).startswith("What the inventory sets is not valid: ") and said in str(
+        raised.value
+    )
