@@ -58,16 +58,10 @@ def testbed() -> None:
 
 
 @pytest.fixture
-def told(
-    request: pytest.FixtureRequest, record_property: Callable[[str, object], None]
-) -> Callable[[str], None]:
-    """Show a sentence below the results, and keep it with them."""
-
-    def tell(sentence: str) -> None:
-        record_property("told", sentence)
-        request.config.stash.setdefault(TOLD, []).append(sentence)
-
-    return tell
+def told(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Show a sentence below the results."""
+    sentences = request.config.stash.setdefault(TOLD, [])
+    return sentences.append
 
 
 def pytest_terminal_summary(
