@@ -151,8 +151,8 @@ def start(request: Request, plan: Plan, node: str, state: Path, cache: Path) -> 
 
 
 def cache_disk(request: Request, cache: Path) -> Path:
-    """The disk for what the master fetched, which outlives the testbed."""
-    return cache / f"cache-{request.name}.img"
+    """The disk for what the master fetched and built, which outlives the testbed."""
+    return cache / f"store-{request.name}.img"
 
 
 def changed(what: str, whether: bool) -> None:

@@ -14,6 +14,7 @@ from trainbed_machines.plan import Kind, Request, Rough
 
 CACHE_PATH = "/var/cache/trainbed"
 CACHE_MB = 40_000
+REGISTRY_PATH = "/var/lib/docker-registry"
 #: Names of the interfaces: the cluster's, and the one to the outside.
 INTERFACES: dict[Kind, tuple[str, str]] = {
     "uml": ("vec0", "vec1"),
@@ -83,11 +84,14 @@ def make_disks(
 
 
 def make_cache(path: Path) -> None:
-    """Make the disk for what the master fetched, which outlives the testbed; nothing if it is there."""
+    """Make the disk for what the master fetches and builds, unless it is there: it outlives the testbed."""
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         draft = path.with_suffix(".making")
-        file_system(draft, "cache", CACHE_MB, None)
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".making-") as content:
+            (Path(content) / "registry").mkdir()
+            Path(content).chmod(0o755)
+            file_system(draft, "cache", CACHE_MB, Path(content))
         draft.rename(path)
 
 
@@ -124,7 +128,12 @@ def install(
         mounts.append("LABEL=var /var ext4 defaults 0 2")
     if node in request.masters:
         mounts.append(f"LABEL=cache {CACHE_PATH} ext4 defaults 0 2")
-        (root / CACHE_PATH[1:]).mkdir(parents=True, exist_ok=True)
+        # The image takes longest to build. Its tag says what is in it: an old one is never taken for another.
+        mounts.append(
+            f"{CACHE_PATH}/registry {REGISTRY_PATH} none bind,x-systemd.requires-mounts-for={CACHE_PATH} 0 0"
+        )
+        for directory in (CACHE_PATH, REGISTRY_PATH):
+            (root / directory[1:]).mkdir(parents=True, exist_ok=True)
         for number, directory in enumerate(request.directories):
             (root / directory[1:]).mkdir(parents=True, exist_ok=True)
             mounts.append(
