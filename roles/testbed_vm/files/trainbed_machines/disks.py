@@ -45,6 +45,20 @@ for each in held:
     fcntl.lockf(each, fcntl.LOCK_EX)
 time.sleep(float(sys.argv[1]))
 """
+#: A user-mode kernel's network card now and then stops receiving under load; taken down and up, it goes on.
+WATCH_NETWORK = """\
+#!/bin/sh
+before=
+while sleep 5; do
+    read -r now < /sys/class/net/$1/statistics/rx_packets
+    if [ "$now" = "$before" ] && ! ping -q -c 3 -W 2 $2 > /dev/null; then
+        echo "$1 receives nothing: taking it down and up"
+        ip link set $1 down
+        ip link set $1 up
+    fi
+    before=$now
+done
+"""
 UNIT = """\
 [Unit]
 Description={says}
@@ -148,6 +162,9 @@ def install(
         # This kernel's nf_tables knows no IPv4.
         for name in ("iptables", "ip6tables"):
             inside_of(root, "update-alternatives", "--set", name, f"/usr/sbin/{name}-legacy")
+        write(root, "usr/local/sbin/testbed-watch-network", WATCH_NETWORK, 0o755)
+        watch = f"/usr/local/sbin/testbed-watch-network {inside} {request.prefix}.1"
+        unit(root, "testbed-watch-network", watch, once=False)
     make_rough(root, request, node, rough)
 
 
