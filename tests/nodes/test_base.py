@@ -48,8 +48,8 @@ def test_runs_with_no_failed_unit(node: Host) -> None:
 
 
 def test_timers_of_the_distribution_run_while_nobody_measures(node: Host) -> None:
-    # They are the node's security updates. Those that the node's administrator switched off stay off, and some
-    # are not for every machine: a container, for example, has no disks to trim.
+    # They are the node's security updates. Those that the node's administrator switched off stay off, and
+    # some are not for every machine: a container, for example, has no disks to trim.
     there = node.check_output("systemctl list-unit-files --state=enabled --type=timer --plain --no-legend")
     timers = [line.split()[0] for line in there.splitlines()]
     paused = [
