@@ -14,6 +14,8 @@ from tests.e2e.testbeds import Done, Testbed, wait_for
 pytestmark = pytest.mark.usefixtures("provisioned")
 
 STAND_IN = "/root/sys-stand-in"
+#: Nothing of CUDA is installed here, so its room must not be what stops a provisioning.
+ROOM = ("-e", "preflight_spare_disk_mb=-1000000")
 ROLE = """\
 - hosts: workers
   roles: [nvidia]
@@ -78,7 +80,7 @@ def test_a_gpu_that_no_driver_serves_stops_it(testbed: Testbed) -> None:
 
 
 def test_gpus_that_are_wanted_and_not_there_stop_everything_before_it_begins(testbed: Testbed) -> None:
-    done = testbed.playbook("provision", "-e", "worker_device=cuda", check=False)
+    done = testbed.playbook("provision", "-e", "worker_device=cuda", *ROOM, check=False)
     said = re.sub(r"\s+", " ", done.output)
     assert done.code != 0
     for node in ("worker1", "worker2"):
@@ -88,7 +90,7 @@ def test_gpus_that_are_wanted_and_not_there_stop_everything_before_it_begins(tes
 
 def test_an_environment_that_cannot_be_locked_stops_everything_before_it_begins(testbed: Testbed) -> None:
     options = [*with_gpus(testbed, "1c02"), "-e", "artifacts_torch_index=http://127.0.0.1:9/whl/cu126"]
-    done = testbed.playbook("provision", "-e", "worker_device=cuda", *options, check=False)
+    done = testbed.playbook("provision", "-e", "worker_device=cuda", *options, *ROOM, check=False)
     said = re.sub(r"\s+", " ", done.output)
     assert done.code != 0
     assert (
