@@ -52,7 +52,8 @@ class Fault:
             return self.said
         where = " and ".join([", ".join(self.hosts[:-1]), self.hosts[-1]] if self.hosts[1:] else self.hosts)
         said = self.said if len(self.said) <= LIMIT else self.said[:LIMIT].rstrip() + " …"
-        verb = "was not reached by" if self.lost else "failed at"
+        reached = "were not reached by" if self.hosts[1:] else "was not reached by"
+        verb = reached if self.lost else "failed at"
         return f"{where} {verb} '{self.task}': {said}"
 
 
