@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import socket
 import time
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from ansible.module_utils.basic import AnsibleModule
 DOCUMENTATION = r"""
 ---
 module: node_state
-short_description: Read a node's packages, its free disk space and what its own name resolves to
+short_description: Read a node's packages, and which of some paths it has
 description:
   - Sets the facts C(installed_packages) and C(package_lists), from which roles know without asking apt that
     there is nothing to install or update.
@@ -36,7 +35,6 @@ ansible_facts:
   type: dict
   returned: always
 free_mb: {description: Free space of the root file system in MB., type: int, returned: always}
-own_address: {description: "What its own name resolves to; empty for nothing.", type: str, returned: always}
 there: {description: Those of the paths that exist., type: list, elements: str, returned: always}
 """
 
@@ -57,14 +55,6 @@ def lists_are_fresh(folder: Path = Path("/var/lib/apt/lists"), day: float = 8640
     return any(time.time() - path.stat().st_ctime < day for path in lists)
 
 
-def own_address() -> str:
-    """What this node's name resolves to; "" for nothing, which provisioning will remedy."""
-    try:
-        return socket.gethostbyname(socket.gethostname())
-    except OSError:
-        return ""
-
-
 def main() -> None:
     """Entry point of the module."""
     module = AnsibleModule(
@@ -80,7 +70,6 @@ def main() -> None:
         changed=False,
         ansible_facts={"installed_packages": packages, "package_lists": lists_are_fresh()},
         free_mb=shutil.disk_usage("/").free >> 20,
-        own_address=own_address(),
         there=[path for path in module.params["paths"] if os.path.lexists(path)],
     )
 

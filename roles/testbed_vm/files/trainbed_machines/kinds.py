@@ -19,6 +19,8 @@ MEANS: dict[Kind, str] = {
     "uml": "programs compute at native speed, on one core each; system calls are some 40 times slower",
     "tcg": "everything is some ten times slower than on real machines",
 }
+#: QEMU's options: no screen, and the console on standard output.
+CONSOLE_ALONE = ("-display", "none", "-serial", "stdio", "-monitor", "none")
 #: Seconds that a kernel may take to show that it runs.
 PROBE_S = 20
 #: Printed by a kernel that runs as far as to look for its root file system, which a probe has not.
@@ -94,12 +96,7 @@ def qemu(kind: Kind, machine: Machine) -> list[str]:
     found += [
         "-name",
         machine.name,
-        "-display",
-        "none",
-        "-serial",
-        "stdio",
-        "-monitor",
-        "none",
+        *CONSOLE_ALONE,
         "-device",
         "virtio-rng-pci",
     ]
@@ -172,12 +169,7 @@ def why_not(kind: Kind, base: Path, work: Path) -> str | None:
             *accelerator,
             "-m",
             "512",
-            "-display",
-            "none",
-            "-serial",
-            "stdio",
-            "-monitor",
-            "none",
+            *CONSOLE_ALONE,
             "-no-reboot",
             *kernel,
         ]
