@@ -14,7 +14,10 @@ from typing import Any
 
 import ansible.module_utils
 import pytest
+import yaml
 from ansible.module_utils.testing import patch_module_args
+from ansible.parsing.dataloader import DataLoader
+from ansible.template import Templar, trust_as_template
 
 ROOT = Path(__file__).resolve().parents[3]
 # Where Ansible finds what a role's modules import.
@@ -46,3 +49,19 @@ def call(module: ModuleType, *, check: bool = False, **arguments: Any) -> dict[s
         module.main()
     result: dict[str, Any] = json.loads(said.getvalue())
     return result
+
+
+def value_of(variable: str, file: str, **given: Any) -> Any:
+    """A variable that a file of the repository defines, with these values for others."""
+    content = yaml.safe_load((ROOT / file).read_text(encoding="utf-8"))
+    templar = Templar(loader=DataLoader(), variables={**_trusted(content), **given})
+    return templar.template(trust_as_template(f"{{{{ {variable} }}}}"))
+
+
+def _trusted(value: Any) -> Any:
+    """The same with all its texts marked as templates."""
+    if isinstance(value, dict):
+        return {key: _trusted(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_trusted(each) for each in value]
+    return trust_as_template(value) if isinstance(value, str) else value

@@ -6,11 +6,8 @@ import json
 from typing import Any
 
 import pytest
-import yaml
-from ansible.parsing.dataloader import DataLoader
-from ansible.template import Templar, trust_as_template
 
-from tests.unit.roles.loading import ROOT, load
+from tests.unit.roles.loading import load, value_of
 
 NAMES = {"master": "192.0.2.10", "worker1": "192.0.2.11"}
 BLOCK = (
@@ -58,23 +55,16 @@ def test_ufw_gets_missing_rules_and_loses_those_of_nodes_that_left() -> None:
 
 def engine(found: dict[str, Any]) -> dict[str, Any]:
     """The configuration that the role writes where it found this one."""
-    given = yaml.safe_load((ROOT / "roles/docker/vars/main.yml").read_text(encoding="utf-8"))
-
-    def trusted(value: Any) -> Any:
-        if isinstance(value, dict):
-            return {key: trusted(each) for key, each in value.items()}
-        if isinstance(value, list):
-            return [trusted(each) for each in value]
-        return trust_as_template(value) if isinstance(value, str) else value
-
-    variables = {
-        **trusted(given),
-        "docker_found": found,
-        "docker_runtimes": {},
-        "docker_insecure_registries": ["192.0.2.10:5000"],
-    }
-    templar = Templar(loader=DataLoader(), variables=variables)
-    return dict(templar.template(trust_as_template("{{ docker_configuration }}")))
+    registries = ["192.0.2.10:5000"]
+    return dict(
+        value_of(
+            "docker_configuration",
+            "roles/docker/vars/main.yml",
+            docker_found=found,
+            docker_runtimes={},
+            docker_insecure_registries=registries,
+        )
+    )
 
 
 def test_a_fresh_engine_gets_a_configuration() -> None:
