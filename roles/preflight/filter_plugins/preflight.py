@@ -34,15 +34,27 @@ def sum_of(parts: Sequence[tuple[int, str]]) -> int:
 
 
 def preflight_room(
-    declared: Mapping[str, Any], values: Mapping[str, Any], variant: str
+    declared: Mapping[str, Any], values: Mapping[str, Any], variant: str, there: str = ""
 ) -> list[dict[str, Any]]:
-    """What is needed on disks: path, mb, for and done (empty or a file), after the inventory's own paths."""
+    """What is needed on disks, after the inventory's own paths.
+
+    Args:
+        declared: from the lookup declared_needs.
+        values: of the variables that it names.
+        variant: of the environment; empty if the GPUs will decide.
+        there: the variant that the cluster has; empty for none.
+
+    Returns:
+        Dicts with path, mb, for, done (empty or a file), and beside (whether it comes beside what is there).
+    """
+    other = "" not in (variant, there) and variant != there
     return [
         {
             "path": str(values.get(entry.get("path_of", ""), "") or entry["path"]),
             "mb": megabytes(entry, variant),
             "for": entry["for"],
             "done": entry.get("done", ""),
+            "beside": other and isinstance(entry["mb"], Mapping),
         }
         for entry in declared["disk"]
         if applies(entry, values)
@@ -55,7 +67,8 @@ def preflight_disks(
     """A sentence for each file system of a node that has too little room.
 
     A node is not refused for what was installed on it: what a path holds already counts towards its need, or,
-    where others put things there, too, a file that shows that the need is met.
+    where others put things there, too, a file that shows that the need is met. Another variant of the
+    environment comes beside the one that is there.
 
     Args:
         survey: the node's, from the module node_survey.
@@ -68,8 +81,10 @@ def preflight_disks(
         held = dict(survey["sizes"])
         needs = []
         for entry in room:
-            if entry["path"] in system["paths"] and entry["done"] not in survey["there"]:
-                there = 0 if entry["done"] else min(entry["mb"], held.get(entry["path"], 0))
+            unmet = entry["beside"] or entry["done"] not in survey["there"]
+            if entry["path"] in system["paths"] and unmet:
+                counts = not (entry["done"] or entry["beside"])
+                there = min(entry["mb"], held.get(entry["path"], 0)) if counts else 0
                 held[entry["path"]] = held.get(entry["path"], 0) - there
                 if entry["mb"] > there:
                     needs.append((entry["mb"] - there, entry))

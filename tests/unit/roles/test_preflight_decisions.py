@@ -120,6 +120,19 @@ def test_what_a_node_holds_already_is_not_asked_for_again() -> None:
     assert "needs 1300: 300 for the locked environment in /opt/trainbed/env, 1000 to spare" in said
 
 
+@pytest.mark.parametrize(
+    ("there", "variant", "needed"),
+    [("cpu", "cu130", 6000 + 6300), ("cu130", "cu130", 0), ("", "cu130", 0), ("cu126", "", 0)],
+)
+def test_another_variant_comes_beside_the_one_that_is_there(there: str, variant: str, needed: int) -> None:
+    room = decisions.preflight_room(needs("worker"), {}, variant, there)
+    held = {entry["path"]: sum(e["mb"] for e in room if e["path"] == entry["path"]) for entry in room}
+    marks = [entry["done"] for entry in room if entry["done"]]
+    full = survey(room, PLAIN, {"/": 0}, sizes=held, there=marks)
+    said = decisions.preflight_disks(full, room, "n", 0)
+    assert [re.findall(r"and needs (\d+): ", each) for each in said] == ([[str(needed)]] if needed else [])
+
+
 def test_what_others_put_beside_it_does_not_count() -> None:
     room = decisions.preflight_room(needs("worker"), {}, "cpu")
     least = wanted("worker", "cpu", PLAIN)["/"]
