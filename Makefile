@@ -25,7 +25,7 @@ help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
 
 demo: ## bring up the testbed, provision and verify it, run the quick matrix, write the report
-	@requirements/bootstrap check$(if $(filter container,$(TESTBED_KIND)), && python3 roles/testbed/files/this-machine announce)
+	@requirements/bootstrap check && python3 roles/testbed/files/this-machine announce --kind $(TESTBED_KIND)
 	@$(MAKE) --no-print-directory testbed provision verify
 	@$(MAKE) --no-print-directory matrix report MATRIX=quick
 
