@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from pathlib import Path
 
@@ -34,7 +33,6 @@ ansible_facts:
     - package_lists, whether apt has updated its lists within a day.
   type: dict
   returned: always
-free_mb: {description: Free space of the root file system in MB., type: int, returned: always}
 there: {description: Those of the paths that exist., type: list, elements: str, returned: always}
 """
 
@@ -69,7 +67,6 @@ def main() -> None:
     module.exit_json(
         changed=False,
         ansible_facts={"installed_packages": packages, "package_lists": lists_are_fresh()},
-        free_mb=shutil.disk_usage("/").free >> 20,
         there=[path for path in module.params["paths"] if os.path.lexists(path)],
     )
 
