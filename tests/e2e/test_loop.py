@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from experiments.cluster.provisioning import Provisioning, parse
+from tests.e2e import outside
 from tests.e2e.conftest import provision
 from tests.e2e.matrices import (
     KILLED_ON_WORKER2,
@@ -198,6 +199,14 @@ def test_nodes_are_what_they_should_be(testbed: Testbed) -> None:
     done = testbed.make("verify")
     assert re.search(r"\d+ passed", done.output)
     assert " failed" not in done.output
+
+
+@pytest.mark.usefixtures("provisioned")
+@pytest.mark.parametrize("node", ["master", "worker1", "worker2"])
+def test_only_documented_ports_answer_from_outside(testbed: Testbed, node: str) -> None:
+    reached = outside.open_ports(testbed, node)
+    assert outside.sshd_port(testbed, node) in reached
+    assert reached <= outside.documented_ports(testbed, node)
 
 
 def test_the_lock_keeps_others_out_and_is_taken_over_from_the_dead(testbed: Testbed) -> None:

@@ -16,6 +16,7 @@ import pytest
 import yaml
 from trainbed_machines.plan import read_plan
 
+from tests.e2e import outside
 from tests.e2e.machines import virtual_remains
 from tests.e2e.testbeds import (
     PLACE,
@@ -96,13 +97,11 @@ def run_all(bed: Testbed) -> None:
 
 def refuse_a_var_that_is_too_small(bed: Testbed, node: str) -> None:
     """With one GB less than it needs, a /var of its own is refused in one sentence; nothing is changed."""
-    free = int(bed.node(node, "df --output=avail --block-size=1M /var | tail -n 1").output)
     asked = bed.playbook("provision", "-e", "preflight_spare_disk_mb=1000000", check=False)
     said = re.sub(r"\s+", " ", asked.output)
-    needs = re.search(rf"{node} has {free} MB free on /var, and needs (\d+): .* in /var/lib/docker", said)
-    assert needs is not None, asked.output[-3000:]
-    # What this much is needed for, with the spare room that is asked for by default.
-    least = int(needs[1]) - 1_000_000 + SPARE_MB
+    found = re.search(rf"{node} has (\d+) MB free on /var, and needs (\d+): [^:]* in /var/lib/docker", said)
+    assert found is not None, asked.output[-3000:]
+    free, least = int(found[1]), int(found[2]) - 1_000_000 + SPARE_MB
     assert least <= free, f"/var of {node} has {free} MB, and {least} are needed: raise TESTBED_VAR_MB"
     filled = f"fallocate -l {free - least + 1000}M /var/filler"
     bed.node(node, filled)
@@ -136,6 +135,16 @@ def test_machines_again(machines: Testbed) -> None:
     again = provision(machines)
     assert all(counts["changed"] == 0 for counts in again.recap().values()), again.recap()
     machines.run("make", "--no-print-directory", "verify", timeout=PATIENCE_S)
+    plan = read_plan(machines.state)
+    assert plan is not None
+    for node in NODES:
+        reached = outside.open_ports(machines, node)
+        sshd = outside.sshd_port(machines, node)
+        if plan.nodes[node].ufw:
+            # Its firewall lets in the cluster's nodes, and anybody by SSH.
+            assert reached == {sshd}
+        else:
+            assert sshd in reached and reached <= outside.documented_ports(machines, node)
 
 
 def test_machines_run(machines: Testbed) -> None:
