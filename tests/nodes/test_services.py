@@ -43,6 +43,11 @@ def test_leaves_the_ports_of_others_alone(name: str) -> None:
     assert {port: listening(name, port) for port in left} == {port: [] for port in left}
 
 
+def test_the_journal_reads_its_limit(node: Host) -> None:
+    read = node.check_output("systemd-analyze cat-config systemd/journald.conf")
+    assert "# /etc/systemd/journald.conf.d/trainbed.conf" in read.splitlines()
+
+
 def test_containers_stay_within_the_nodes_cgroup(node: Host) -> None:
     assert node.check_output("docker info --format '{{.CgroupDriver}}'") == "systemd"
 
