@@ -15,8 +15,33 @@ from pathlib import Path
 from typing import Any
 
 import testinfra
+from testinfra.backend.base import CommandResult
+from testinfra.backend.ssh import SshBackend
 from testinfra.host import Host
 from testinfra.utils.ansible_runner import get_ansible_host
+
+
+class SudoAsks(SshBackend):  # type: ignore[misc]  # testinfra has no types
+    """SSH to a node whose sudo asks for a password: it is written to sudo's standard input."""
+
+    NAME = "ssh"
+
+    def __init__(self, plain: SshBackend, password: str) -> None:
+        """`plain` is the same without the password."""
+        self.__dict__.update(plain.__dict__)
+        self._password = password
+
+    def get_sudo_command(self, command: str, sudo_user: str | None) -> str:
+        """The command with sudo, which asks each time, so that the password never reaches the command."""
+        user = self.quote("--user %s", sudo_user) if sudo_user else ""
+        return str(self.quote(f"sudo --reset-timestamp --stdin --prompt= {user} /bin/sh -c %s", command))
+
+    def run_local(self, command: str, *args: str) -> CommandResult:
+        """Run ssh."""
+        quoted = self.encode(self.quote(command, *args))
+        given = f"{self._password}\n".encode()
+        done = subprocess.run(quoted, shell=True, input=given, capture_output=True, check=False)
+        return self.result(done.returncode, quoted, done.stdout, done.stderr)
 
 
 class Inventory:
@@ -75,13 +100,17 @@ class Inventory:
         static = {"all": {"hosts": list(variables)}, "_meta": {"hostvars": variables}}
         config = configparser.ConfigParser()
         config.read(self._root / "ansible.cfg")
-        # What testinfra can't do goes through Ansible, command by command: other connection types, and a sudo
-        # that asks for a password, which must not stand on a command line.
-        return {
-            name: (None if facts.get("ansible_become_password") else get_ansible_host(config, static, name))
-            or testinfra.get_host(f"ansible://{name}", ansible_inventory=str(self._file))
-            for name, facts in variables.items()
-        }
+        found = {}
+        for name, facts in variables.items():
+            # What testinfra can't do, other connection types, goes through Ansible, command by command.
+            host = get_ansible_host(config, static, name) or testinfra.get_host(
+                f"ansible://{name}", ansible_inventory=str(self._file)
+            )
+            password = facts.get("ansible_become_password")
+            if password and isinstance(host.backend, SshBackend):
+                host = Host(SudoAsks(host.backend, str(password)))
+            found[name] = host
+        return found
 
     def _kept(self, name: str, facts: dict[str, Any]) -> str:
         """SSH's arguments for a node, with a socket through which its commands share one connection.

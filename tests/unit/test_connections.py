@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
 
-from tests.connections import Inventory
+from tests.connections import Inventory, SudoAsks
 from tests.stacks import ROOT
 
 
@@ -51,5 +52,17 @@ def test_other_connections_are_ansibles_own(connection: str, backend: str) -> No
 
 
 def test_a_password_for_sudo_never_stands_on_a_command_line() -> None:
-    assert reached(ansible_become_password="s3kret").NAME == "ansible"
-    assert reached(ansible_become_password="").NAME == "ssh"
+    asked = reached(ansible_become_password="s3kret")
+    plain = reached(ansible_become_password="")
+    assert isinstance(asked, SudoAsks) and not isinstance(plain, SudoAsks)
+    command = asked.get_command("cat %s", "/etc/shadow")
+    assert "sudo" in command and "s3kret" not in command
+    assert asked.run_local("cat").stdout == "s3kret\n"
+
+
+@pytest.mark.parametrize("user", [None, "postgres"])
+def test_such_a_sudo_is_asked_with_the_users_name(user: str | None) -> None:
+    asked = reached(ansible_become_password="s3kret")
+    asked.sudo_user = user
+    assert shlex.split(asked.get_command("id"))[-3:] == ["/bin/sh", "-c", "id"]
+    assert ("--user postgres " in asked.get_command("id")) == (user is not None)
