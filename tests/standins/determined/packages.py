@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -95,8 +96,11 @@ def _package(folder: Path, kind: str, units: dict[str, str], config: str) -> Non
     for name in ("DEBIAN/postinst", f"usr/bin/determined-{kind}"):
         (root / name).chmod(0o755)
     package = folder / f"determined-{kind}_{VERSION}_linux_amd64.deb"
+    # The same content makes the same package, so building it again changes no node.
+    constant = {**os.environ, "SOURCE_DATE_EPOCH": "0"}
     subprocess.run(
         ["dpkg-deb", "--root-owner-group", "--build", str(root), str(package)],
+        env=constant,
         check=True,
         capture_output=True,
     )
