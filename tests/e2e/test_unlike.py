@@ -77,7 +77,13 @@ def test_every_stack_runs_on_workers_that_differ_or_is_refused_in_the_plan(unlik
         assert sorted(nodes(found["ddp", number, 1, False])) == list(WORKERS[:number])
     # Spark chooses, but gives each executor a worker of its own.
     assert sorted(nodes(found["spark", 4, 1, False])) == list(WORKERS)
-    # The slow worker has its speed back.
+    # The last worker was slowed, and has its speed back.
+    for stack in ("ddp", "spark"):
+        (log,) = (unlike.root / "results/differ").glob(
+            f"*/{found[stack, 4, 1, True]['run_id']}/01/ansible.log"
+        )
+        limited = log.read_text(encoding="utf-8").partition("Limit the processor time of the last worker")[2]
+        assert "dora" in limited.partition("TASK [")[0]
     quota = unlike.node("dora", "systemctl show system.slice --property=CPUQuotaPerSecUSec --value").output
     assert quota.strip() == "infinity"
     for stack in ("ddp", "spark"):

@@ -150,7 +150,8 @@ class Testbed:
                 self.state,
                 self.run,
                 lambda: self.connections.hang_up(name),
-                lambda command: self.node(name, command),
+                # A node that goes down may not say how the command ended.
+                lambda command: self.node(name, command, check=False),
             )
         return Container(f"{self.name}-{name}", self.run, lambda: self.connections.hang_up(name))
 

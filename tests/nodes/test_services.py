@@ -66,7 +66,10 @@ def test_ranks_take_the_interface_with_the_clusters_address(name: str, told: Cal
 @pytest.mark.on("workers")
 @pytest.mark.usefixtures("testbed")
 def test_a_testbeds_worker_is_pinned_to_the_cores_that_its_inventory_says(name: str) -> None:
-    assert usable_cores(name) == cores_named(str(cluster.variables(name)["testbed_cpus"]))
+    cpus = cluster.variables(name).get("testbed_cpus")
+    if cpus is None:
+        pytest.skip("this testbed's nodes are virtual machines, whose cores are their own")
+    assert usable_cores(name) == cores_named(str(cpus))
 
 
 def test_shared_storage_is_one_directory(node: Host, name: str) -> None:

@@ -117,7 +117,7 @@ def job(name: str, *settings: str) -> str:
     }
     command = ["runuser", "-u", facts["trainbed_user"], "--", "env"]
     command += [f"{key}={value}" for key, value in environment.items()]
-    command += ["timeout", "150", f"{facts['environment_path']}/bin/python", "-c", PROGRAM]
+    command += ["timeout", "600", f"{facts['environment_path']}/bin/python", "-c", PROGRAM]
     command += [f"spark.executor.extraJavaOptions={QUICK_START}", *settings]
     return shlex.join(command)
 
