@@ -38,9 +38,11 @@ there: {description: Those of the paths that exist., type: list, elements: str, 
 
 
 def installed(listing: str) -> list[str]:
-    """Names of the installed packages in dpkg-query's output."""
+    """Names of the installed packages in dpkg-query's output, those on hold, too."""
     return [
-        name for state, _, name in (line.partition(" ") for line in listing.splitlines()) if state == "ii"
+        name
+        for state, _, name in (line.partition(" ") for line in listing.splitlines())
+        if state in ("ii", "hi")
     ]
 
 
