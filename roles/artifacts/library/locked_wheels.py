@@ -30,8 +30,6 @@ description:
     name==version and the SHA-256 of each wheel as fetched or built; C(DIGEST), the SHA-256 of the Python
     version and that file, which names the environment; C(fetched.json), the index that torch came from,
     without credentials; and C(extra/), wheels that are not part of the environment.
-  - C(TORCH_INDEX) in the environment of the task is the index to use if pip's own settings do not lead to the
-    build of torch that the lock names. It is not an option, as it may hold credentials and options are shown.
 options:
   cache: {description: Directory that holds one directory for each lock., type: path, required: true}
   key: {description: Name of the lock's directory., type: str, required: true}
@@ -42,6 +40,12 @@ options:
     required: true
   lock: {description: "Requirements file with hashes of everything, torch included.", type: path}
   extra: {description: More requirements files for extra/., type: list, elements: path, default: []}
+  torch_index:
+    description:
+      - The index to use if pip's own settings do not lead to the build of torch that the lock names.
+      - Without credentials.
+    type: str
+  torch_login: {description: "The index's credentials, as name:password.", type: str, default: ""}
 """
 
 EXAMPLES = r"""
@@ -51,8 +55,7 @@ EXAMPLES = r"""
     key: 0123456789abcdef
     state: present
     lock: /srv/example/lock.txt
-  environment:
-    TORCH_INDEX: https://download.pytorch.org/whl/cpu
+    torch_index: https://download.pytorch.org/whl/cpu
 """
 
 RETURN = r"""
@@ -81,10 +84,15 @@ def sha256(path: Path) -> str:
     return digest.hexdigest()
 
 
-def pip(environment: Path, log: Path, *arguments: str) -> bool:
-    """Run pip; its output goes to `log` without credentials. Returns whether it succeeded."""
+def pip(environment: Path, log: Path, *arguments: str, extra_index: str = "") -> bool:
+    """Run pip; its output goes to `log` without credentials. Returns whether it succeeded.
+
+    `extra_index` takes the place of extra indexes in pip's settings.
+    """
     # With a fixed date, a built wheel has the same bytes wherever it is built.
     variables = {**os.environ, "SOURCE_DATE_EPOCH": "315532800", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    if extra_index:  # not an argument, because it may hold credentials
+        variables["PIP_EXTRA_INDEX_URL"] = extra_index
     done = subprocess.run(
         [str(environment / "bin/python"), "-m", "pip", *arguments],
         env=variables,
@@ -153,7 +161,7 @@ def fetch_torch(environment: Path, log: Path, store: Path, lock: Path, index: st
     arguments = ["download", *options, "--requirement", str(lock)]
     if pip(environment, log, *arguments):
         return "pip's settings"
-    if reachable(index) and pip(environment, log, *arguments, "--extra-index-url", index):
+    if reachable(index) and pip(environment, log, *arguments, extra_index=index):
         return index
     torch = lock.read_text(encoding="utf-8").split()[0]
     why = "does not have it" if reachable(index) else "does not answer"
@@ -218,7 +226,10 @@ def fetch(asked: dict[str, Any], store: Path, log: Path) -> None:
             (torch, rest), divided(Path(asked["lock"]).read_text(encoding="utf-8")), strict=True
         ):
             path.write_text(part, encoding="utf-8")
-        source = fetch_torch(environment, log, store, torch, os.environ["TORCH_INDEX"])
+        index = asked["torch_index"]
+        if asked["torch_login"]:
+            index = index.replace("//", f"//{asked['torch_login']}@", 1)
+        source = fetch_torch(environment, log, store, torch, index)
         fetch_locked(environment, log, store, str(rest), "the locked environment")
         build_sources(environment, log, store)
         for extra in asked["extra"]:
@@ -275,8 +286,10 @@ def main() -> None:
             "state": {"type": "str", "choices": ["present", "read"], "required": True},
             "lock": {"type": "path"},
             "extra": {"type": "list", "elements": "path", "default": []},
+            "torch_index": {"type": "str"},
+            "torch_login": {"type": "str", "default": "", "no_log": True},
         },
-        required_if=[("state", "present", ["lock"])],
+        required_if=[("state", "present", ["lock", "torch_index"])],
         supports_check_mode=True,
     )
     asked: dict[str, Any] = module.params

@@ -62,19 +62,20 @@ def asked(tmp_path: Path) -> dict[str, Any]:
     lock = tmp_path / "lock.txt"
     lock.write_text(f"torch==0.0.0+none \\\n    --hash=sha256:{'0' * 64}\n", encoding="utf-8")
     (tmp_path / "cache").mkdir()
-    return {"cache": str(tmp_path / "cache"), "key": "k", "state": "present", "lock": str(lock)}
+    return {"cache": str(tmp_path / "cache"), "key": "k", "state": "present", "lock": str(lock)} | {
+        "torch_index": "http://127.0.0.1:9/whl"
+    }
 
 
 def test_a_wheel_that_cannot_be_had_is_said_in_one_sentence(
     asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TORCH_INDEX", "http://ada:s3kret@127.0.0.1:9/whl")
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("HOME", str(tmp_path))
     for name in ("PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL"):
         monkeypatch.delenv(name, raising=False)
-    result = call(wheels, **asked)
+    result = call(wheels, **asked, torch_login="ada:s3kret")
     assert result["failed"]
     assert result["msg"].startswith("torch==0.0.0+none is unavailable")
     assert "does not answer" in result["msg"] and "s3kret" not in result["msg"]
