@@ -45,7 +45,7 @@ def preflight_room(
         there: the variant that the cluster has; empty for none.
 
     Returns:
-        Dicts with path, mb, for, done (empty or a file), and beside (whether it comes beside what is there).
+        Dicts with path, mb, for, done (files), and beside (whether it comes beside what is there).
     """
     other = "" not in (variant, there) and variant != there
     return [
@@ -53,7 +53,7 @@ def preflight_room(
             "path": str(values.get(entry.get("path_of", ""), "") or entry["path"]),
             "mb": megabytes(entry, variant),
             "for": entry["for"],
-            "done": entry.get("done", ""),
+            "done": [entry["done"]] if isinstance(entry.get("done"), str) else entry.get("done", []),
             "beside": other and isinstance(entry["mb"], Mapping),
         }
         for entry in declared["disk"]
@@ -67,8 +67,8 @@ def preflight_disks(
     """A sentence for each file system of a node that has too little room.
 
     A node is not refused for what was installed on it: what a path holds already counts towards its need, or,
-    where others put things there, too, a file that shows that the need is met. Another variant of the
-    environment comes beside the one that is there.
+    where others put things there, too, one of some files that show that the need is met. Another variant of
+    the environment comes beside the one that is there.
 
     Args:
         survey: the node's, from the module node_survey.
@@ -81,7 +81,7 @@ def preflight_disks(
         held = dict(survey["sizes"])
         needs = []
         for entry in room:
-            unmet = entry["beside"] or entry["done"] not in survey["there"]
+            unmet = entry["beside"] or not set(entry["done"]) & set(survey["there"])
             if entry["path"] in system["paths"] and unmet:
                 counts = not (entry["done"] or entry["beside"])
                 there = min(entry["mb"], held.get(entry["path"], 0)) if counts else 0
@@ -241,8 +241,9 @@ def preflight_no_answer(asked: Sequence[Any]) -> str:
         )
     if "Missing sudo password" in said or "password is required" in said:
         return (
-            f"{host}: sudo asks for a password, and none was given: run make provision "
-            "ARGS=--ask-become-pass, or set ansible_become_password in the inventory (with ansible-vault)."
+            f"{host}: sudo asks for a password, and none was given: set ansible_become_password in the "
+            "inventory (with ansible-vault, whose own password is in the file that "
+            "ANSIBLE_VAULT_PASSWORD_FILE names); ARGS=--ask-become-pass serves make provision alone."
         )
     if "Incorrect sudo password" in said or "incorrect password" in said:
         return (
@@ -299,16 +300,20 @@ def preflight_if_address(item: Mapping[str, Any], hostvars: Mapping[str, Any]) -
 
 
 def preflight_members(hosts: Sequence[str], hostvars: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """What the master notes of the members, by name: how they are recognised and reached, their groups."""
+    """What the master notes of the members, by name: how they are recognised and reached, groups, cores."""
     found = {}
     for host in hosts:
         variables = hostvars[host]
-        identity = str(variables.get("ansible_facts", {}).get("machine_id", ""))
+        facts, way = variables.get("ansible_facts", {}), variables.get("preflight_way", {})
+        identity = str(facts.get("machine_id", ""))
         found[host] = {
             "address": str(variables["cluster_address"]),
             "host": str(variables.get("ansible_host", host)),
-            "port": int(variables.get("ansible_port", 22)),
+            "port": int(way.get("port", 0)),
             "user": str(variables.get("ansible_user", "")),
+            "ssh_args": str(way.get("ssh_args", "")),
+            "key": str(way.get("key", "")),
+            "cores": int(facts.get("processor_nproc", 0)),
             "machine_id": "" if identity == "NA" else identity,
             "groups": sorted(set(variables["group_names"]) & {"master", "workers"}),
         }
@@ -330,20 +335,20 @@ def preflight_left(
     """Whose services must be stopped: members that are none any more, and groups that members left.
 
     Returns:
-        Dicts with the name, the `groups` that it left, those that it `keeps`, and `host`, `port`, `user` and
-        `machine_id` of a machine that is no longer in the inventory; of one that is, they are empty, and
-        `name` is today's.
+        Dicts with the name, the `groups` that it left, those that it `keeps`, and `host`, `port`, `user`,
+        `ssh_args`, `key` and `machine_id` of a machine that is no longer in the inventory; of one that is,
+        they are empty, and `name` is today's.
     """
+    here = {"host": "", "port": 0, "user": "", "ssh_args": "", "key": "", "machine_id": ""}
     found: list[dict[str, Any]] = []
     for name, old in noted.items():
         now = [other for other, new in members.items() if is_same(name, old, other, new)]
         if not now:
-            reached = {key: old[key] for key in ("host", "port", "user", "machine_id")}
+            reached = {key: old.get(key, usual) for key, usual in here.items()}
             found.append({"name": name, "groups": old["groups"], "keeps": [], **reached})
             continue
         keeps = members[now[0]]["groups"]
         if lost := [group for group in old["groups"] if group not in keeps]:
-            here = {"host": "", "port": 0, "user": "", "machine_id": ""}
             found.append({"name": now[0], "groups": lost, "keeps": keeps, **here})
     return found
 

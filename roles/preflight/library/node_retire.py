@@ -37,7 +37,8 @@ done:
   returned: success
 """
 
-MACHINE_ID = Path("/etc/machine-id")
+#: Facts take the first that is there; on copies of one machine they may differ.
+MACHINE_IDS = (Path("/var/lib/dbus/machine-id"), Path("/etc/machine-id"))
 FIELDS = ("LoadState", "ActiveState", "UnitFileState")
 
 
@@ -59,8 +60,9 @@ def main() -> None:
         },
         supports_check_mode=True,
     )
-    wanted, found = module.params["machine_id"], MACHINE_ID.read_text(encoding="utf-8").strip()
-    if wanted not in ("", found):
+    wanted = module.params["machine_id"]
+    found = [path.read_text(encoding="utf-8").strip() for path in MACHINE_IDS if path.exists()]
+    if wanted not in ("", *found):
         module.fail_json(msg="another machine has its address now")
     systemctl = module.get_bin_path("systemctl", required=True)
     done = []

@@ -20,6 +20,9 @@ def member(number: int, *groups: str, identity: str | None = None) -> dict[str, 
         "host": f"10.0.0.{number}",
         "port": 2200 + number,
         "user": "lab",
+        "ssh_args": "-J gate",
+        "key": "/keys/lab",
+        "cores": 4,
         "machine_id": f"id{number}" if identity is None else identity,
         "groups": list(groups or ["workers"]),
     }
@@ -33,6 +36,8 @@ STAYS = {
     "host": "",
     "port": 0,
     "user": "",
+    "ssh_args": "",
+    "key": "",
     "machine_id": "",
 }
 LEFT = {
@@ -42,6 +47,8 @@ LEFT = {
     "host": "10.0.0.3",
     "port": 2203,
     "user": "lab",
+    "ssh_args": "-J gate",
+    "key": "/keys/lab",
     "machine_id": "id3",
 }
 
@@ -94,8 +101,8 @@ def test_what_is_noted_recognises_and_reaches_a_member() -> None:
     variables = {
         "cluster_address": "10.1.0.2",
         "ansible_host": "w1.lab",
-        "ansible_port": "2022",
-        "ansible_facts": {"machine_id": "abc"},
+        "preflight_way": {"port": "2022", "ssh_args": "-J gate", "key": "/keys/lab"},
+        "ansible_facts": {"machine_id": "abc", "processor_nproc": 8},
         "group_names": ["cluster", "rack1", "workers"],
         "ansible_password": "secret",
     }
@@ -106,14 +113,20 @@ def test_what_is_noted_recognises_and_reaches_a_member() -> None:
             "host": "w1.lab",
             "port": 2022,
             "user": "",
+            "ssh_args": "-J gate",
+            "key": "/keys/lab",
+            "cores": 8,
             "machine_id": "abc",
             "groups": ["workers"],
         },
         "w2": {
             "address": "w2",
             "host": "w2",
-            "port": 22,
+            "port": 0,
             "user": "",
+            "ssh_args": "",
+            "key": "",
+            "cores": 0,
             "machine_id": "",
             "groups": ["master", "workers"],
         },
@@ -151,7 +164,7 @@ def test_only_units_that_run_or_would_start_are_stopped(
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     units = ["running", "restarting", "at-boot", "retired", "never-there"]
     (tmp_path / "machine-id").write_text("abc\n")
-    monkeypatch.setattr(node_retire, "MACHINE_ID", tmp_path / "machine-id")
+    monkeypatch.setattr(node_retire, "MACHINE_IDS", (tmp_path / "none", tmp_path / "machine-id"))
     other = call(node_retire, check=check, units=units, machine_id="def")
     assert (other["failed"], other["msg"]) == (True, "another machine has its address now")
     done = call(node_retire, check=check, units=units, machine_id="abc")

@@ -110,7 +110,7 @@ def test_the_docs_have_what_is_needed_in_total(node: str, words: str) -> None:
 def test_what_a_node_holds_already_is_not_asked_for_again() -> None:
     room = decisions.preflight_room(needs("worker"), {}, "cpu")
     held = {entry["path"]: sum(e["mb"] for e in room if e["path"] == entry["path"]) for entry in room}
-    marks = [entry["done"] for entry in room if entry["done"]]
+    marks = [mark for entry in room for mark in entry["done"]]
     full = survey(room, PLAIN, {"/": 1000}, sizes=held, there=marks)
     assert decisions.preflight_disks(full, room, "n", 1000) == []
     held["/opt/trainbed/env"] -= 300  # half installed
@@ -127,7 +127,7 @@ def test_what_a_node_holds_already_is_not_asked_for_again() -> None:
 def test_another_variant_comes_beside_the_one_that_is_there(there: str, variant: str, needed: int) -> None:
     room = decisions.preflight_room(needs("worker"), {}, variant, there)
     held = {entry["path"]: sum(e["mb"] for e in room if e["path"] == entry["path"]) for entry in room}
-    marks = [entry["done"] for entry in room if entry["done"]]
+    marks = [mark for entry in room for mark in entry["done"]]
     full = survey(room, PLAIN, {"/": 0}, sizes=held, there=marks)
     said = decisions.preflight_disks(full, room, "n", 0)
     assert [re.findall(r"and needs (\d+): ", each) for each in said] == ([[str(needed)]] if needed else [])
@@ -138,7 +138,7 @@ def test_what_others_put_beside_it_does_not_count() -> None:
     least = wanted("worker", "cpu", PLAIN)["/"]
     free = {"/": least - 1000}
     assert decisions.preflight_disks(survey(room, PLAIN, free, sizes={"/usr": 3000}), room, "n", 1000)
-    marks = [entry["done"] for entry in room if entry["done"]]
+    marks = [mark for entry in room for mark in entry["done"]]
     assert len(marks) >= 4 and all(entry["done"] for entry in room if entry["path"] == "/usr")
     (said,) = decisions.preflight_disks(survey(room, PLAIN, {"/": 0}, there=marks), room, "n", 1000)
     assert "/usr" not in said
