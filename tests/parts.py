@@ -173,7 +173,8 @@ TEST_WIDE = (
             Nodes.VIRTUAL,
         )
         for name, proves in (
-            ("machines-provision", "three virtual machines, as rough as real ones, are set up"),
+            ("machines-provision", "three virtual machines, as rough as real ones, are set up for DDP"),
+            ("machines-stacks", "the other stacks are added to them"),
             ("machines-again", "provisioning them again changes nothing, and they are verified"),
             ("machines-run", "every stack trains on them, before and after a reboot of all"),
             ("machines-return", "they come back after a power cut, and are removed without a trace"),

@@ -60,10 +60,10 @@ def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     yield bed
 
 
-def provision(bed: Testbed, *, check: bool = True) -> Done:
-    """Provision every stack."""
-    given = f"determined_packages={packages.build(bed.root / 'packages')}"
-    return bed.run("make", "--no-print-directory", "provision", given, check=check, timeout=PATIENCE_S)
+def provision(bed: Testbed, *arguments: str, check: bool = True) -> Done:
+    """Provision."""
+    verb = ("make", "--no-print-directory", "provision")
+    return bed.run(*verb, *arguments, check=check, timeout=PATIENCE_S)
 
 
 def boots(bed: Testbed) -> dict[str, str]:
@@ -126,16 +126,21 @@ def test_machines_provision(machines: Testbed) -> None:
     assert any(each.cloud_init for each in rough) and any(each.jump for each in rough)
     assert any(each.ufw for each in rough) and any(each.sudo_password for each in rough)
     refuse_a_var_that_is_too_small(machines, next(name for name, each in plan.nodes.items() if each.var_mb))
-    first = provision(machines)
+    # The other stacks come in the next part.
+    first = provision(machines, """ARGS=-e '{"stacks": ["ddp"], "stacks_optional": []}'""")
     print(re.sub(r"(?s).*PLAY RECAP", "PLAY RECAP", first.output))
     for node in NODES:
         kernel = machines.node(node, "uname -r; systemd-detect-virt").output
         print(f"{node}: {kernel}")
 
 
+def test_machines_stacks(machines: Testbed) -> None:
+    provision(machines, f"determined_packages={packages.build(machines.root / 'packages')}")
+
+
 def test_machines_again(machines: Testbed) -> None:
     # Without packages: those in the store count.
-    again = machines.run("make", "--no-print-directory", "provision", timeout=PATIENCE_S)
+    again = provision(machines)
     assert all(counts["changed"] == 0 for counts in again.recap().values()), again.recap()
     machines.run("make", "--no-print-directory", "verify", timeout=PATIENCE_S)
     plan = read_plan(machines.state)

@@ -86,26 +86,21 @@ class Testbed:
         timeout: float = 1500,
         variables: dict[str, str] | None = None,
     ) -> Done:
-        """Run a command to its end in the copy of the repository."""
+        """Run a command to its end in the copy of the repository; after `timeout` seconds, kill all of it."""
         began = time.monotonic()
-        try:
-            done = subprocess.run(
-                command,
-                cwd=self.root,
-                env={**self.environment, **(variables or {})},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-                check=False,
-                timeout=timeout,
-            )
-        except subprocess.TimeoutExpired as late:
-            said = (late.output or b"").decode(errors="replace")
-            raise AssertionError(
-                f"{' '.join(command)} had not ended after {timeout:.0f} s:\n{said[-6000:]}"
-            ) from late
-        result = Done(" ".join(command), done.returncode, done.stdout, time.monotonic() - began)
+        with self.start(*command, **(variables or {})) as process:
+            try:
+                output, _ = process.communicate(timeout=timeout)
+            except subprocess.TimeoutExpired as late:
+                kill_group(process, signal.SIGKILL)
+                output, _ = process.communicate()
+                raise AssertionError(
+                    f"{' '.join(command)} had not ended after {timeout:.0f} s:\n{output[-6000:]}"
+                ) from late
+            except BaseException:
+                kill_group(process, signal.SIGINT)
+                raise
+        result = Done(" ".join(command), process.returncode, output, time.monotonic() - began)
         return self._ended(result, check)
 
     @staticmethod
