@@ -50,8 +50,11 @@ def test_runs_with_no_failed_unit(node: Host) -> None:
 def test_timers_of_the_distribution_run_while_nobody_measures(node: Host) -> None:
     # They are the node's security updates. Those that the node's administrator switched off stay off, and
     # some are not for every machine: a container, for example, has no disks to trim.
-    there = node.check_output("systemctl list-unit-files --state=enabled --type=timer --plain --no-legend")
-    timers = [line.split()[0] for line in there.splitlines()]
+    # Not with list-unit-files, which reads all units and takes too long on a slow machine.
+    names = node.check_output("cd /usr/lib/systemd/system && ls -d *.timer").split()
+    states = node.run("systemctl is-enabled %s" % " ".join(names)).stdout.split()
+    timers = [name for name, state in zip(names, states, strict=True) if state == "enabled"]
+    assert timers
     inactive = [timer for timer in timers if node.run("systemctl is-active %s", timer).rc != 0]
     assert [
         timer for timer in inactive if node.run("systemd-analyze condition --unit=%s", timer).rc == 0
