@@ -52,7 +52,7 @@ def test_timers_of_the_distribution_run_while_nobody_measures(node: Host) -> Non
     # some are not for every machine: a container, for example, has no disks to trim.
     # Not with list-unit-files, which reads all units and takes too long on a slow machine.
     names = node.check_output("cd /usr/lib/systemd/system && ls -d *.timer").split()
-    states = node.run("systemctl is-enabled %s" % " ".join(names)).stdout.split()
+    states = node.run(f"systemctl is-enabled {' '.join(names)}").stdout.split()
     timers = [name for name, state in zip(names, states, strict=True) if state == "enabled"]
     assert timers
     inactive = [timer for timer in timers if node.run("systemctl is-active %s", timer).rc != 0]
