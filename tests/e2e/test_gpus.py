@@ -34,11 +34,12 @@ def with_gpus(testbed: Testbed, device: str, nodes: tuple[str, ...] = ("worker1"
     return ["-e", f"nvidia_sysfs={STAND_IN}"]
 
 
-def role(testbed: Testbed, *options: str) -> Done:
-    """Run the nvidia role alone, in check mode."""
+def role(testbed: Testbed, *options: str, device: str = "cuda") -> Done:
+    """Run the nvidia role alone, in check mode, for training on this device."""
     playbook = testbed.root / "gpus-only.yml"
     playbook.write_text(ROLE, encoding="utf-8")
-    return testbed.run("ansible-playbook", str(playbook), "--check", *options, check=False)
+    given = ("-e", f"worker_device={device}", *options)
+    return testbed.run("ansible-playbook", str(playbook), "--check", *given, check=False)
 
 
 @pytest.mark.parametrize(
@@ -77,6 +78,12 @@ def test_a_gpu_that_no_driver_serves_stops_it(testbed: Testbed) -> None:
     assert "worker1: Blackwell needs the driver 570 or newer, but Debian-12 has 535: use another release" in (
         re.sub(r"\s+", " ", done.output)
     )
+
+
+def test_graphics_cards_are_left_alone_where_training_runs_on_cpus(testbed: Testbed) -> None:
+    done = role(testbed, *with_gpus(testbed, "2b85"), device="cpu")
+    assert done.code == 0, done.output[-3000:]
+    assert "would be installed" not in done.output and "Blackwell" not in done.output
 
 
 def test_gpus_that_are_wanted_and_not_there_stop_everything_before_it_begins(testbed: Testbed) -> None:
