@@ -121,6 +121,7 @@ class ClusterStatus(FrozenModel):
     """All of it."""
 
     inventory: str
+    device: str  # that the inventory gives to ranks: cpu or cuda; empty without nodes
     answered: float  # Unix seconds by the controller's clock, once all nodes had answered
     nodes: dict[str, NodeStatus]
 

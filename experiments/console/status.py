@@ -94,7 +94,7 @@ def _troubles(status: ClusterStatus) -> Iterator[str]:
         if state.failed_units:
             units = ", ".join(state.failed_units)
             yield f"{name} has units that failed: {units} (systemctl status there says why)"
-        if state.gpus is not None and state.gpus.trouble:
+        if state.gpus is not None and state.gpus.trouble and status.device == "cuda":
             yield f"{name}: {state.gpus.trouble}"
 
 
@@ -126,7 +126,10 @@ def _common(status: ClusterStatus) -> Iterator[tuple[str, str]]:
         and gpus.pci
         and not any(gpu.pseudo for gpu in gpus.gpus)
     }
-    yield "GPU driver", shared(drivers) if drivers else "none: no GPU"
+    if drivers and status.device != "cuda":
+        yield "GPU driver", f"not asked for: worker_device is {status.device}"
+    else:
+        yield "GPU driver", shared(drivers) if drivers else "none: no GPU"
     yield "system", said(there, lambda each: f"{each.distribution}, kernel {each.kernel}")
 
 

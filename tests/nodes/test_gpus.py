@@ -8,10 +8,14 @@ from typing import Any
 import pytest
 from testinfra.host import Host
 
+from tests.nodes import cluster
+
 
 @pytest.fixture
-def listed(node: Host) -> dict[str, Any]:
-    """The node's GPUs, on the bus and by its driver; skips a node without a GPU."""
+def listed(node: Host, name: str) -> dict[str, Any]:
+    """The node's GPUs, on the bus and by its driver; skips a node without one, or whose GPUs are not used."""
+    if cluster.variables(name)["worker_device"] != "cuda":
+        pytest.skip("GPUs are left alone: worker_device is not cuda")
     pci = node.check_output("grep -l 0x10de /sys/bus/pci/devices/*/vendor 2> /dev/null || true")
     if not pci:
         pytest.skip("the node has no NVIDIA device on its PCI bus")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 
 import pytest
@@ -45,7 +46,8 @@ def test_leaves_the_ports_of_others_alone(name: str) -> None:
 
 def test_the_journal_reads_its_limit(node: Host) -> None:
     read = node.check_output("systemd-analyze cat-config systemd/journald.conf")
-    assert "# /etc/systemd/journald.conf.d/trainbed.conf" in read.splitlines()
+    (_, ours) = read.split("# /etc/systemd/journald.conf.d/trainbed.conf\n")
+    assert re.match(r"\[Journal\]\n(SystemMaxUse=[1-9]\d*M|# as the node has it)$", ours, re.MULTILINE)
 
 
 def test_containers_stay_within_the_nodes_cgroup(node: Host) -> None:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import Any
+
+from ansible.errors import AnsibleFilterError
 
 #: What Ansible says before it says what happened.
 FIRST_WORDS = re.compile(r"^(Task failed: )?(Data could not be sent .* over ssh: )?")
 LOOPBACK = ("127.", "::1")
+PLAIN_NAME = r"[\w.:\[\]%][\w.:\[\]%-]*[$]?"
+PLAIN_JUMP = r"(-J ?|-o ?ProxyJump=)[\w\[][\w.:\[\]@,-]*"
 
 
 def listed(names: Sequence[str]) -> str:
@@ -45,16 +49,17 @@ def preflight_room(
         there: the variant that the cluster has; empty for none.
 
     Returns:
-        Dicts with path, mb, for, done (files), and beside (whether it comes beside what is there).
+        Dicts with path, mb, for, done (files), and beside (MB of another variant's that is there, or None).
     """
-    other = "" not in (variant, there) and variant != there
+    # The GPUs decide only where there are some, so it is not the CPU's.
+    other = bool(there) and (variant != there if variant else there == "cpu")
     return [
         {
             "path": str(values.get(entry.get("path_of", ""), "") or entry["path"]),
             "mb": megabytes(entry, variant),
             "for": entry["for"],
             "done": [entry["done"]] if isinstance(entry.get("done"), str) else entry.get("done", []),
-            "beside": other and isinstance(entry["mb"], Mapping),
+            "beside": megabytes(entry, there) if other and isinstance(entry["mb"], Mapping) else None,
         }
         for entry in declared["disk"]
         if applies(entry, values)
@@ -81,10 +86,10 @@ def preflight_disks(
         held = dict(survey["sizes"])
         needs = []
         for entry in room:
-            unmet = entry["beside"] or not set(entry["done"]) & set(survey["there"])
+            unmet = entry["beside"] is not None or not set(entry["done"]) & set(survey["there"])
             if entry["path"] in system["paths"] and unmet:
-                counts = not (entry["done"] or entry["beside"])
-                there = min(entry["mb"], held.get(entry["path"], 0)) if counts else 0
+                counted = 0 if entry["done"] else held.get(entry["path"], 0) - (entry["beside"] or 0)
+                there = max(0, min(entry["mb"], counted))
                 held[entry["path"]] = held.get(entry["path"], 0) - there
                 if entry["mb"] > there:
                     needs.append((entry["mb"] - there, entry))
@@ -329,6 +334,30 @@ def is_same(name: str, old: Mapping[str, Any], other: str, new: Mapping[str, Any
     return name == other
 
 
+def checked(name: str, reached: Mapping[str, Any], trusted: Set[str | None]) -> dict[str, Any]:
+    """How a member that left was reached, without what could start a program on the controller.
+
+    The note lies on the master, and whoever is root there may have changed it.
+
+    Args:
+        name: of the member.
+        reached: what the note says.
+        trusted: arguments for ssh that the inventory gives to a member of today.
+
+    Raises:
+        AnsibleFilterError: host or user is no such name.
+    """
+    for key in ("host", "user"):
+        if not re.fullmatch(PLAIN_NAME, reached[key] or "x"):
+            raise AnsibleFilterError(
+                f"The master's /etc/trainbed/cluster.json says that {name}, which left the cluster, has "
+                f"the {key} {reached[key]!r}, and that is none: correct the file, or take {name} out of it."
+            )
+    arguments = reached["ssh_args"]
+    kept = arguments in trusted or re.fullmatch(PLAIN_JUMP, arguments)
+    return {**reached, "ssh_args": arguments if kept else ""}
+
+
 def preflight_left(
     noted: Mapping[str, Mapping[str, Any]], members: Mapping[str, Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
@@ -345,7 +374,8 @@ def preflight_left(
         now = [other for other, new in members.items() if is_same(name, old, other, new)]
         if not now:
             reached = {key: old.get(key, usual) for key, usual in here.items()}
-            found.append({"name": name, "groups": old["groups"], "keeps": [], **reached})
+            way = checked(name, reached, {new.get("ssh_args") for new in members.values()})
+            found.append({"name": name, "groups": old["groups"], "keeps": [], **way})
             continue
         keeps = members[now[0]]["groups"]
         if lost := [group for group in old["groups"] if group not in keeps]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ansible.errors import AnsibleFilterError
 
 from tests.unit.roles.loading import ROOT, call, load
 from tests.unit.roles.test_preflight_decisions import decisions, needs
@@ -90,6 +91,32 @@ def test_what_the_inventory_no_longer_says(
     sentences = decisions.preflight_changes(NOTED, members, False)
     assert len(sentences) == len(said)
     assert all(any(each.startswith(start) for each in sentences) for start in said), sentences
+
+
+@pytest.mark.parametrize(
+    ("noted", "used"),
+    [
+        ("-J gate", "-J gate"),
+        ("-o ProxyJump=ada@gate.lab:2022", "-o ProxyJump=ada@gate.lab:2022"),
+        ("-o ProxyCommand='nc gate 22'", "-o ProxyCommand='nc gate 22'"),  # a member's of today, too
+        ("-o ProxyCommand='touch /tmp/seen'", ""),
+        ("-J gate -o ProxyCommand=reboot", ""),
+        ("-J -oProxyCommand=reboot", ""),
+    ],
+)
+def test_a_note_on_the_master_starts_no_program_here(noted: str, used: str) -> None:
+    of_today = {"m": NOTED["m"] | {"ssh_args": "-o ProxyCommand='nc gate 22'"}}
+    before = {"m": NOTED["m"], "w2": NOTED["w2"] | {"ssh_args": noted}}
+    (left,) = decisions.preflight_left(before, of_today)
+    assert left["ssh_args"] == used
+
+
+@pytest.mark.parametrize(
+    "changed", [{"host": "-oProxyCommand=reboot"}, {"host": "a b"}, {"user": "-F/tmp/it"}]
+)
+def test_a_note_that_names_no_host_is_refused(changed: dict[str, str]) -> None:
+    with pytest.raises(AnsibleFilterError, match=r"cluster.json says that w2, .* and that is none: correct"):
+        decisions.preflight_left({"w2": NOTED["w2"] | changed}, {"m": NOTED["m"]})
 
 
 def test_a_part_of_a_provisioning_says_that_it_retires_nothing() -> None:

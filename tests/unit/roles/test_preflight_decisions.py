@@ -122,15 +122,28 @@ def test_what_a_node_holds_already_is_not_asked_for_again() -> None:
 
 @pytest.mark.parametrize(
     ("there", "variant", "needed"),
-    [("cpu", "cu130", 6000 + 6300), ("cu130", "cu130", 0), ("", "cu130", 0), ("cu126", "", 0)],
+    [
+        ("cpu", "cu130", 6000 + 6300),
+        ("cpu", "", 6000 + 6300),  # the GPUs decide, and it won't be this one
+        ("cu130", "cpu", 2300 + 2600),
+        ("cu130", "cu130", 0),
+        ("cu126", "", 0),
+        ("", "cu130", 0),
+    ],
 )
 def test_another_variant_comes_beside_the_one_that_is_there(there: str, variant: str, needed: int) -> None:
     room = decisions.preflight_room(needs("worker"), {}, variant, there)
-    held = {entry["path"]: sum(e["mb"] for e in room if e["path"] == entry["path"]) for entry in room}
+    before = decisions.preflight_room(needs("worker"), {}, there or variant, there)
+    held = {entry["path"]: sum(e["mb"] for e in before if e["path"] == entry["path"]) for entry in before}
     marks = [mark for entry in room for mark in entry["done"]]
     full = survey(room, PLAIN, {"/": 0}, sizes=held, there=marks)
     said = decisions.preflight_disks(full, room, "n", 0)
     assert [re.findall(r"and needs (\d+): ", each) for each in said] == ([[str(needed)]] if needed else [])
+    if needed:
+        # What a try that failed has installed of the other one counts.
+        held["/opt/trainbed/env"] += 1000
+        full = survey(room, PLAIN, {"/": needed - 1000}, sizes=held, there=marks)
+        assert decisions.preflight_disks(full, room, "n", 0) == []
 
 
 def test_what_others_put_beside_it_does_not_count() -> None:

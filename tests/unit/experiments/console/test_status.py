@@ -57,16 +57,17 @@ def node(number: int, group: str, state: dict[str, Any] | None, **more: Any) -> 
     return {"address": f"192.0.2.{number}", "groups": groups, "trouble": None, "state": state, **more}
 
 
-def cluster(**of_master: Any) -> ClusterStatus:
-    """A master and two workers, one of which is down."""
-    gpus = {**NO_GPUS, "pci": ["1c02"], "module": "535.247.01", "gpus": [GPU]}
+def cluster(device: str = "cuda", trouble: str | None = None, **of_master: Any) -> ClusterStatus:
+    """A master and two workers, one of which is down, and one whose driver may have `trouble`."""
+    gpus = {**NO_GPUS, "pci": ["1c02"], "module": "535.247.01", "gpus": [GPU], "trouble": trouble}
     worker = {**STATE, "host": "worker1", "failed_units": ["made-up.service"], "clock": None, "gpus": gpus}
     nodes = {
         "master": node(10, "master", {**STATE, **of_master}),
         "worker1": node(11, "workers", worker),
         "worker2": node(12, "workers", None, trouble="Connection timed out"),
     }
-    return parse(json.dumps({"inventory": "lab", "answered": 1002.0, "nodes": nodes}).encode())
+    told = {"inventory": "lab", "device": device, "answered": 1002.0, "nodes": nodes}
+    return parse(json.dumps(told).encode())
 
 
 @pytest.fixture
@@ -125,6 +126,16 @@ def test_a_cluster_that_was_never_provisioned(tmp_path: Path, capsys: pytest.Cap
     assert "stacks       none: the cluster was not provisioned" in lines
     assert "none (master), torch 2.13.0+cu126" in lines and "no record of it on this machine" in lines
     assert "lock         free" in lines and "none that was started from here" in lines
+
+
+def test_a_driver_that_nobody_asked_for_is_no_trouble(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = "There is no nvidia-smi on this node"
+    assert f"worker1: {missing}" in shown(cluster(trouble=missing), tmp_path, capsys)
+    alone = shown(cluster("cpu", missing), tmp_path, capsys)
+    assert missing not in alone
+    assert "GPU driver   not asked for: worker_device is cpu" in alone
 
 
 def test_without_the_master_lock_and_stacks_are_unknown(
@@ -190,6 +201,6 @@ def test_what_differs_is_said_with_the_nodes_that_have_it() -> None:
 
 def test_an_answer_of_another_form_is_refused() -> None:
     with pytest.raises(UserError, match="nodes' answer"):
-        parse(b'{"inventory": "lab", "answered": 1.0, "nodes": {"master": {}}}')
+        parse(b'{"inventory": "lab", "device": "", "answered": 1.0, "nodes": {"master": {}}}')
     with pytest.raises(UserError, match="The inventory lab is not there"):
-        parse(b'{"inventory": "lab", "answered": 1.0, "nodes": {}}')
+        parse(b'{"inventory": "lab", "device": "", "answered": 1.0, "nodes": {}}')
