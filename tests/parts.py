@@ -188,6 +188,12 @@ TEST_WIDE = (
         Nodes.SHARED,
     ),
     Part(
+        "members",
+        "an inventory that changes: nodes renamed, gone and back, a master that is a worker, one node alone",
+        (pytest(*WIDE, "tests/e2e/test_members.py"),),
+        Nodes.SHARED,
+    ),
+    Part(
         "conditions",
         "other ways of launching and feeding the same training",
         (pytest(*WIDE, "tests/e2e/test_conditions.py"),),
