@@ -123,8 +123,8 @@ def nvidia_names(choice: Row, flavour: str, release: str) -> list[str]:
     """All packages that a node with this row of drivers and this kernel may need; not all of them exist."""
     ends = [end for end in (flavour, release) if end]
     prebuilt = [f"{choice['prebuilt']}-{end}" for end in ends] if choice.get("prebuilt") else []
-    headers = [f"linux-headers-{end}" for end in ends]
-    return [*choice["packages"], *prebuilt, str(choice["dkms"]), "dkms", *headers]
+    kernels = [f"linux-headers-{end}" for end in ends] + [f"linux-image-{flavour}"] * bool(flavour)
+    return [*choice["packages"], *prebuilt, str(choice["dkms"]), "dkms", *kernels]
 
 
 def nvidia_available(policy: str) -> list[str]:
@@ -152,7 +152,9 @@ def nvidia_plan(choice: Row, flavour: str, release: str, available: Sequence[str
     if signed:
         return {"packages": [*choice["packages"], *signed], "signed": True, "problem": ""}
     if headers:
-        built = [*choice["packages"], str(choice["dkms"]), "dkms", *headers]
+        # Headers of the running kernel that are gone come with a newer kernel.
+        newer = [] if f"linux-headers-{release}" in headers else [f"linux-image-{flavour}"]
+        built = [*choice["packages"], str(choice["dkms"]), "dkms", *headers, *(set(newer) & set(available))]
         return {"packages": built, "signed": False, "problem": ""}
     return {
         "packages": [],

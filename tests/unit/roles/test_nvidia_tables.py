@@ -253,6 +253,7 @@ def plan(system: str, card: str, release: str, *missing: str) -> dict[str, Any]:
                 "nvidia-kernel-dkms",
                 "dkms",
                 "linux-headers-cloud-amd64",
+                "linux-image-cloud-amd64",
             ],
         ),
     ],
