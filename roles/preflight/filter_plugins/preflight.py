@@ -12,6 +12,8 @@ from ansible.errors import AnsibleFilterError
 #: What Ansible says before it says what happened.
 FIRST_WORDS = re.compile(r"^(Task failed: )?(Data could not be sent .* over ssh: )?")
 LOOPBACK = ("127.", "::1")
+#: Log drivers whose logs the engine can read back, which is how a run's log is fetched.
+READABLE_LOGS = ("json-file", "local", "journald")
 PLAIN_NAME = r"[\w.:\[\]%][\w.:\[\]%-]*[$]?"
 PLAIN_JUMP = r"(-J ?|-o ?ProxyJump=)[\w\[][\w.:\[\]@,-]*"
 
@@ -96,7 +98,7 @@ def preflight_disks(
         wanted = sum(mb for mb, _ in needs) + spare
         if system["free_mb"] < wanted:
             parts = [
-                f"{mb} for {entry['for']} in {entry['path']}"
+                f"{mb} for {entry['for']} in {survey['moved'].get(entry['path'], entry['path'])}"
                 for mb, entry in sorted(needs, key=lambda n: -n[0])
             ]
             said.append(
@@ -104,6 +106,30 @@ def preflight_disks(
                 f"{', '.join([*parts, f'{spare} to spare'])}. Make room there, or lower "
                 "preflight_spare_disk_mb (it may be negative) if you know better."
             )
+    return said
+
+
+def preflight_engine(survey: Mapping[str, Any], host: str) -> list[str]:
+    """A sentence for each setting of a Docker engine that was there before with which runs could not be.
+
+    Args:
+        survey: the node's, from the module node_survey.
+        host: name of the node.
+    """
+    found, file = survey["engine"], f"On {host}, /etc/docker/daemon.json"
+    said = []
+    if found.get("trouble"):
+        said.append(f"{file} can't be read ({found['trouble']}): correct or remove it.")
+    if (driver := found.get("log-driver", "json-file")) not in READABLE_LOGS:
+        said.append(
+            f"{file} has the log driver {driver}, whose logs can't be read back: set log-driver there to "
+            f"one of {', '.join(READABLE_LOGS)}."
+        )
+    if users := found.get("userns-remap"):
+        said.append(
+            f"{file} has userns-remap ({users}), so that containers could not write as the training user: "
+            "remove it, or take another machine."
+        )
     return said
 
 
@@ -424,6 +450,7 @@ class FilterModule:
                 preflight_changes,
                 preflight_clocks,
                 preflight_disks,
+                preflight_engine,
                 preflight_if_address,
                 preflight_left,
                 preflight_machine_ids,

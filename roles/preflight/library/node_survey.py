@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import grp
+import json
 import os
 import pwd
 import re
@@ -58,9 +59,16 @@ listeners:
 uid_of: {description: "Who has the uid, and uid of the user; null for nobody.", type: dict, returned: always}
 gid_of: {description: "The same for groups.", type: dict, returned: always}
 time: {description: Seconds since 1970 by the node's clock., type: float, returned: always}
+engine:
+  description: Docker's configuration, as far as it matters here, or what is wrong with its file.
+  type: dict
+  returned: always
+moved: {description: Where the engine keeps what is usually elsewhere., type: dict, returned: always}
 apt_proxy: {description: "apt's proxy for HTTP; empty for none.", type: str, returned: always}
 """
 
+DAEMON = Path("/etc/docker/daemon.json")
+ENGINE_ROOT = "/var/lib/docker"
 UNIT = re.compile(r"/([^/\n]+)\.service(?:/|$)", re.MULTILINE)
 USERS = re.compile(r'"(?P<program>[^"]+)",pid=(?P<pid>\d+)')
 
@@ -81,11 +89,25 @@ def mount_point(path: Path) -> str:
     return str(path)
 
 
-def systems(paths: list[str]) -> list[dict[str, Any]]:
-    """The file systems of these paths, with their free space."""
+def engine(file: Path) -> dict[str, Any]:
+    """What a configuration of the Docker engine says that matters to us, and what is wrong with the file."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8") or "{}")
+    except FileNotFoundError:
+        found = {}
+    except (OSError, ValueError) as error:
+        return {"trouble": str(error)}
+    if not isinstance(found, dict):
+        return {"trouble": "it is not an object"}
+    # The rest may hold credentials.
+    return {key: str(found[key]) for key in ("log-driver", "userns-remap", "data-root") if found.get(key)}
+
+
+def systems(paths: list[str], moved: dict[str, str]) -> list[dict[str, Any]]:
+    """The file systems of these paths, or of where they have moved to, with their free space."""
     found: dict[int, dict[str, Any]] = {}
     for path in paths:
-        there = existing(path)
+        there = existing(moved.get(path, path))
         device = there.stat().st_dev
         if device not in found:
             room = os.statvfs(there)
@@ -164,13 +186,15 @@ def main() -> None:
     )
     asked: dict[str, Any] = module.params
     paths = sorted({each["path"] for each in asked["room"]})
-    mounted = systems(paths)
+    settings = engine(DAEMON)
+    moved = {ENGINE_ROOT: settings["data-root"]} if settings.get("data-root") else {}
+    mounted = systems(paths, moved)
     sizes = {}
     for system in mounted:
         if short(system, asked["room"], asked["spare_mb"]):
-            for path in [path for path in system["paths"] if Path(path).exists()]:
+            for path in [path for path in system["paths"] if Path(moved.get(path, path)).exists()]:
                 _, said, _ = module.run_command(
-                    ["du", "--summarize", "--one-file-system", "--block-size=1M", path]
+                    ["du", "--summarize", "--one-file-system", "--block-size=1M", moved.get(path, path)]
                 )
                 # Files that vanish while it counts make it fail, and its sum is still right enough.
                 sizes[path] = int((said.split() or ["0"])[0])
@@ -194,6 +218,8 @@ def main() -> None:
             "own": next((e.gr_gid for e in grp.getgrall() if e.gr_name == user), None),
         },
         time=time.time(),
+        engine=settings,
+        moved=moved,
         apt_proxy=proxy.strip().removeprefix("proxy=").strip("'\"") if proxy else "",
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import socket
@@ -53,7 +54,7 @@ def survey(
     for entry in room:
         found.setdefault(mount(entry["path"]), set()).add(entry["path"])
     systems = [{"mount": at, "free_mb": free[at], "paths": sorted(paths)} for at, paths in found.items()]
-    return {"systems": systems, "sizes": {}, "there": [], **more}
+    return {"systems": systems, "sizes": {}, "there": [], "moved": {}, **more}
 
 
 def wanted(node: str, variant: str, mounts: list[str], spare: int = 1000, **values: Any) -> dict[str, int]:
@@ -155,6 +156,43 @@ def test_what_others_put_beside_it_does_not_count() -> None:
     assert len(marks) >= 4 and all(entry["done"] for entry in room if entry["path"] == "/usr")
     (said,) = decisions.preflight_disks(survey(room, PLAIN, {"/": 0}, there=marks), room, "n", 1000)
     assert "/usr" not in said
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (None, []),
+        ('{"log-driver": "local", "dns": ["192.0.2.1"]}', []),
+        ("{,}", [r"On n, .*daemon.json can't be read \(Expecting .*\): correct or remove it\."]),
+        ("[]", [r"can't be read \(it is not an object\)"]),
+        ('{"log-driver": "syslog"}', ["has the log driver syslog, .* one of json-file, local, journald"]),
+        ('{"userns-remap": "default"}', [r"has userns-remap \(default\), .*: remove it"]),
+    ],
+)
+def test_settings_of_an_engine_that_runs_could_not_bear(
+    tmp_path: Path, written: str | None, said: list[str]
+) -> None:
+    file = tmp_path / "daemon.json"
+    if written is not None:
+        file.write_text(written, encoding="utf-8")
+    sentences = decisions.preflight_engine({"engine": node_survey.engine(file)}, "n")
+    assert len(sentences) == len(said)
+    assert all(re.search(start, sentence) for start, sentence in zip(said, sentences, strict=True))
+
+
+def test_room_is_looked_for_where_the_engine_keeps_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, root = tmp_path / "daemon.json", tmp_path / "elsewhere"
+    root.mkdir()
+    file.write_text(json.dumps({"data-root": str(root)}), encoding="utf-8")
+    monkeypatch.setattr(node_survey, "DAEMON", file)
+    asked = [{"path": "/var/lib/docker", "mb": 1 << 40}]
+    found = call(node_survey, room=asked, user="nobody", uid=0)
+    assert found["systems"][0]["mount"] == node_survey.mount_point(root)
+    room = [{**asked[0], "for": "the image", "done": [], "beside": None}]
+    (said,) = decisions.preflight_disks(found, room, "n", 0)
+    assert f"for the image in {root}, " in said
 
 
 def test_paths_are_those_of_the_inventory() -> None:
