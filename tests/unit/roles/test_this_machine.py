@@ -126,19 +126,29 @@ def test_what_a_demo_will_change_is_said_before() -> None:
 
 
 def test_a_demo_on_virtual_machines_says_what_they_are_made_with() -> None:
-    bare = "\n".join(host.announcement_of_machines(having(), "bed", "198.18.16", "?"))
-    for word in ("openssh-client", "mmdebstrap", "user-mode-linux", "qemu-system-x86", "198.18.16.0/24"):
+    bare = "\n".join(host.announcement_of_machines(having(), "bed", NETWORKS, "?"))
+    for word in (
+        "openssh-client",
+        "mmdebstrap",
+        "user-mode-linux",
+        "qemu-system-x86",
+        "198.18.0.0/24",
+        "ip_forward",
+    ):
         assert word in bare
     assert "docker" not in bare.lower()
 
     there = having("ensurepip", "ssh-keygen", *(program for program, _ in host.FOR_MACHINES))
-    ready = "\n".join(host.announcement_of_machines(there, "bed", "198.18.16", "?"))
+    ready = "\n".join(host.announcement_of_machines(there, "bed", NETWORKS, "?"))
     assert "install  no package" in ready
 
 
 def test_what_is_left_is_named_if_it_is_there() -> None:
     assert "docker.io, mmdebstrap, which" in "\n".join(host.left(having("docker.io", "mmdebstrap")))
-    assert "package" not in "\n".join(host.left(having()))
+    assert "package" not in "\n".join(host.left(having())) and "ip_forward" not in "\n".join(
+        host.left(having())
+    )
+    assert "net.ipv4.ip_forward is on" in "\n".join(host.left(having("user-mode-linux")))
 
 
 def programs(folder: Path, **scripts: str) -> str:

@@ -38,11 +38,16 @@ apt: {preserve_sources_list: true}
 """
 HOLD_APT = """\
 #!/usr/bin/python3
-# Holds apt's locks, as its timers do in the first minutes of a machine's life.
-import fcntl, sys, time
+# Holds apt's locks, as its timers do in the first minutes of a machine's life. These may be over when it is
+# provisioned, so that the time counts from trainbed's first file, or from ten minutes after the boot.
+import fcntl, os, sys, time
 held = [open(f"/var/lib/{name}", "w") for name in ("dpkg/lock-frontend", "dpkg/lock", "apt/lists/lock")]
 for each in held:
     fcntl.lockf(each, fcntl.LOCK_EX)
+end = time.monotonic() + 600
+while time.monotonic() < end and not os.path.exists("/etc/apt/apt.conf.d/90trainbed-patience"):
+    time.sleep(1)
+print("held while trainbed provisions" if time.monotonic() < end else "nobody came", flush=True)
 time.sleep(float(sys.argv[1]))
 """
 #: A user-mode kernel's network card now and then stops receiving under load; taken down and up, it goes on.
@@ -134,7 +139,10 @@ def install(
     if node in request.masters:
         text += interface(outside, f"{request.outside_prefix}.2")
         text += f"    gateway {request.outside_prefix}.1\n"
-    write(root, "etc/network/interfaces", text)
+    if (root / "usr/sbin/ifup").exists():
+        write(root, "etc/network/interfaces", text)
+    else:
+        networkd(root, request, node, kind)
     (root / "etc/resolv.conf").unlink(missing_ok=True)
     write(root, "etc/resolv.conf", nameservers() if node in request.masters else "")
     mounts = ["LABEL=root / ext4 errors=remount-ro 0 1"]
@@ -168,6 +176,21 @@ def install(
     make_rough(root, request, node, rough)
 
 
+def networkd(root: Path, request: Request, node: str, kind: Kind) -> None:
+    """The same for systemd-networkd, which cloud images have instead of ifupdown."""
+    inside, outside = INTERFACES[kind]
+    write(root, f"etc/systemd/network/10-{inside}.network", network_unit(inside, request.addresses[node]))
+    if node in request.masters:
+        text = network_unit(outside, f"{request.outside_prefix}.2") + f"Gateway={request.outside_prefix}.1\n"
+        write(root, f"etc/systemd/network/10-{outside}.network", text)
+    inside_of(root, "systemctl", "enable", "systemd-networkd.service")
+
+
+def network_unit(name: str, address: str) -> str:
+    """An interface with a fixed address, for systemd-networkd."""
+    return f"[Match]\nName={name}\n[Network]\nAddress={address}/24\n"
+
+
 def interface(name: str, address: str) -> str:
     """An interface with a fixed address, for /etc/network/interfaces."""
     return f"\nauto {name}\niface {name} inet static\n    address {address}/24\n"
@@ -178,6 +201,8 @@ def log_in(root: Path, request: Request, rough: Rough, settings: Path, password:
     for name, mode in (("ssh_host_ed25519_key", 0o600), ("ssh_host_ed25519_key.pub", 0o644)):
         write(root, f"etc/ssh/{name}", (settings / name).read_text(encoding="utf-8"), mode)
     home = root / "home" / request.login
+    if not home.exists():  # a cloud image, whose user would come with the first boot
+        inside_of(root, "useradd", "--create-home", "--shell", "/bin/bash", request.login)
     write(
         root,
         f"home/{request.login}/.ssh/authorized_keys",

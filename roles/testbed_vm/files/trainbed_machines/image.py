@@ -15,12 +15,14 @@ HERE = Path(__file__).parent
 RECIPE = HERE / "make-system"
 #: What Debian's installer leaves on a server, and what is rough about some of the nodes.
 PACKAGES = (
-    "linux-image-amd64",
     "systemd,systemd-sysv,dbus,libpam-systemd,systemd-timesyncd,udev,kmod,e2fsprogs,procps",
     "ifupdown,iproute2,iputils-ping",
     "openssh-server,sudo,python3,python3-apt,ca-certificates,cron,locales,apparmor,rsyslog",
     "cloud-init,unattended-upgrades,needrestart,ufw,iptables",
 )
+#: The kernel's package; Ubuntu has another, and some of the packages above in its component universe.
+KERNEL, UBUNTU_KERNEL = "linux-image-amd64", "linux-image-generic"
+UBUNTU = ("jammy", "noble", "plucky", "questing", "resolute")
 CERTIFICATES = "/etc/ssl/certs/ca-certificates.crt"
 MODULES = Path("/usr/lib/uml/modules")
 
@@ -46,6 +48,11 @@ def base_system(request: Request, cache: Path, settings: Path) -> tuple[Path, bo
     Raises:
         MachinesError: it can't be made.
     """
+    if request.base_image and request.rough:
+        raise MachinesError(
+            "A cloud image lacks what makes machines rough: set TESTBED_ROUGH=false, or unset "
+            "TESTBED_BASE_IMAGE."
+        )
     folder = cache / f"{request.release}-{recipe_digest(request)}"
     if (folder / "root.tar").exists():
         return folder, False
@@ -69,11 +76,14 @@ def base_system(request: Request, cache: Path, settings: Path) -> tuple[Path, bo
 def debootstrap(request: Request, settings: Path, target: Path) -> None:
     """Make the root file system from the machine's own apt sources."""
     sources = (settings / "sources.list").read_text(encoding="utf-8")
+    ubuntu = request.release in UBUNTU
+    packages = [UBUNTU_KERNEL if ubuntu else KERNEL, *PACKAGES]
     command = [
         "mmdebstrap",
         "--quiet",
         "--variant=important",
-        f"--include={','.join(PACKAGES)}",
+        f"--include={','.join(packages)}",
+        *(["--components=main,universe"] if ubuntu else []),
         f'--aptopt=Dir::Etc::netrc "{settings / "auth.conf"}"',
         f'--aptopt=#include "{settings / "apt.conf"}"',
         # Apt runs inside, too, with the same settings; none of them stays.

@@ -66,7 +66,7 @@ def told(rough: Rough) -> str:
     if rough.cloud_init:
         said.append("cloud-init writes /etc/hosts")
     if rough.apt_lock_s:
-        said.append(f"apt's lock held for {rough.apt_lock_s} s after boot")
+        said.append(f"apt's lock held for {rough.apt_lock_s} s once it is provisioned")
     if rough.sudo_password:
         said.append("sudo asks for a password")
     if rough.ssh_port != 22:
