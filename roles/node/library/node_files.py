@@ -36,7 +36,10 @@ options:
       group: {description: Group that owns it, by name or number., type: str, default: root}
       mode: {description: "Mode in octal; by default 0644, and 0755 for a directory.", type: str}
       keep: {description: Whether an existing file keeps its content., type: bool, default: false}
-      backup: {description: Whether to keep a replaced file beside the new one., type: bool, default: false}
+      backup:
+        description: Whether to keep a replaced file that trainbed did not write beside the new one.
+        type: bool
+        default: false
 """
 
 EXAMPLES = r"""
@@ -51,6 +54,7 @@ RETURN = r"""
 paths: {description: Paths that were changed., type: list, elements: str, returned: always}
 """
 
+WRITTEN = ("Ansible managed", "Written by trainbed")
 MODES = {"file": 0o644, "directory": 0o755}
 
 
@@ -140,7 +144,7 @@ def apply(module: AnsibleModule, entry: Entry) -> dict[str, str] | None:
     before = entry.text()
     if not module.check_mode:
         if differs:
-            if entry.backup and entry.path.is_file():
+            if entry.backup and entry.path.is_file() and not any(said in before for said in WRITTEN):
                 module.backup_local(str(entry.path))
             entry.make()
         if os.path.lexists(entry.path) and entry.loose():
