@@ -15,7 +15,9 @@ DOCUMENTATION = r"""
 module: host_names
 short_description: Write the cluster's names into a hosts file
 description:
-  - Keeps a block with the address of every node, and removes lines for 127.0.1.1. Everything else stays.
+  - Keeps a block with the address of every node, first if it is new, since the first line with a name counts.
+  - Removes lines for 127.0.1.1, and the nodes' names from lines of other loopback addresses.
+  - Everything else stays.
   - A file that does not exist is left alone, such as a template of cloud-init that this distribution lacks.
 options:
   path: {description: "The file, or cloud-init's template for it.", type: path, required: true}
@@ -35,16 +37,31 @@ RETURN = r"""
 BEGIN, END = "# BEGIN nodes of the cluster (trainbed)", "# END nodes of the cluster (trainbed)"
 BLOCK = re.compile(rf"^{re.escape(BEGIN)}\n.*?^{re.escape(END)}\n?", re.MULTILINE | re.DOTALL)
 OWN = re.compile(r"^127\.0\.1\.1\s.*\n?", re.MULTILINE)
+LOOPBACK = re.compile(
+    r"^(?P<address>127\.\S+|::1)(?P<names>[ \t]+[^#\n]*)(?P<rest>#.*)?(\n|\Z)", re.MULTILINE
+)
 
 
 def with_names(text: str, names: dict[str, str]) -> str:
-    """The file's text with the block, at the place where it was or else at the end."""
+    """The file's text with the block, at the place where it was or else first."""
     lines = "".join(f"{address} {name}\n" for name, address in names.items())
     block = f"{BEGIN}\n{lines}{END}\n"
-    text = OWN.sub("", text)
+    text = LOOPBACK.sub(lambda found: without(found, names), OWN.sub("", text))
     if BLOCK.search(text):
         return BLOCK.sub(lambda _: block, text, count=1)
-    return text + ("" if not text or text.endswith("\n") else "\n") + block
+    # A template says in its first line that it is one.
+    at = text.find("\n") + 1 if text.startswith("## template:") else 0
+    return text[:at] + block + text[at:]
+
+
+def without(line: re.Match[str], names: dict[str, str]) -> str:
+    """A line of a loopback address without these names; nothing if it has no other."""
+    there = line["names"].split()
+    # With or without a domain.
+    kept = [name for name in there if name.partition(".")[0] not in names]
+    if kept == there:
+        return line[0]
+    return f"{line['address']}\t{' '.join([*kept, line['rest'] or '']).rstrip()}\n" if kept else ""
 
 
 def write(path: Path, text: str) -> None:

@@ -12,11 +12,16 @@ DOCUMENTATION = r"""
 module: ufw_peers
 short_description: Let the cluster's nodes through this node's ufw
 description:
-  - If ufw is active, adds a rule named C(trainbed) for each address, and deletes such rules for others.
+  - If ufw is active, adds a rule named C(trainbed) for each of these, and deletes other such rules.
   - Executors and ranks listen on random ports, so that a rule for each port would not do.
   - If ufw is not active, does nothing.
 options:
   addresses: {description: Addresses of the other nodes., type: list, elements: str, required: true}
+  interfaces:
+    description: This node's own networks of containers, from which they reach its services.
+    type: list
+    elements: str
+    default: []
 """
 
 EXAMPLES = r"""
@@ -31,7 +36,7 @@ rules: {description: Rules that were added or deleted., type: list, elements: st
 """
 
 NAME = "trainbed"
-RULE = re.compile(rf"^ufw allow from (\S+) comment '{NAME}'$", re.MULTILINE)
+RULE = re.compile(rf"^ufw allow ((?:from|in on) \S+) comment '{NAME}'$", re.MULTILINE)
 
 
 def changes(added: str, wanted: list[str]) -> list[list[str]]:
@@ -39,17 +44,20 @@ def changes(added: str, wanted: list[str]) -> list[list[str]]:
 
     Args:
         added: what `ufw show added` prints.
-        wanted: addresses that must come through.
+        wanted: whom to allow, as in `from 192.0.2.11` or `in on docker0`.
     """
     found = RULE.findall(added)
-    missing = [["allow", "from", address, "comment", NAME] for address in wanted if address not in found]
-    return missing + [["delete", "allow", "from", address] for address in found if address not in wanted]
+    missing = [["allow", *whom.split(), "comment", NAME] for whom in wanted if whom not in found]
+    return missing + [["delete", "allow", *whom.split()] for whom in found if whom not in wanted]
 
 
 def main() -> None:
     """Entry point of the module."""
     module = AnsibleModule(
-        argument_spec={"addresses": {"type": "list", "elements": "str", "required": True}},
+        argument_spec={
+            "addresses": {"type": "list", "elements": "str", "required": True},
+            "interfaces": {"type": "list", "elements": "str", "default": []},
+        },
         supports_check_mode=True,
     )
     ufw = module.get_bin_path("ufw", required=True)
@@ -59,7 +67,8 @@ def main() -> None:
     rules: list[list[str]] = []
     if active:
         _, added, _ = module.run_command([ufw, "show", "added"], check_rc=True, environ_update=plain)
-        rules = changes(added, module.params["addresses"])
+        wanted = [f"from {address}" for address in module.params["addresses"]]
+        rules = changes(added, wanted + [f"in on {name}" for name in module.params["interfaces"]])
     if not module.check_mode:
         for rule in rules:
             module.run_command([ufw, *rule], check_rc=True, environ_update=plain)

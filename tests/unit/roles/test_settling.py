@@ -22,14 +22,20 @@ BLOCK = (
         ("", BLOCK),
         (
             "127.0.0.1\tlocalhost\n127.0.1.1\tdebian\n\n::1 localhost",
-            f"127.0.0.1\tlocalhost\n\n::1 localhost\n{BLOCK}",
+            f"{BLOCK}127.0.0.1\tlocalhost\n\n::1 localhost",
         ),
         (f"{BLOCK}10.0.0.1 printer\n", f"{BLOCK}10.0.0.1 printer\n"),
         (f"a\n{BLOCK.replace('192.0.2.11', '192.0.2.99')}b\n", f"a\n{BLOCK}b\n"),
+        # The first line with a name counts, wherever it leads.
+        ("192.168.1.11 worker1\n", f"{BLOCK}192.168.1.11 worker1\n"),
+        (
+            "127.0.0.1 localhost worker1.lab worker1 # installer\n::1 worker1\n127.0.0.1 local # worker1\n",
+            f"{BLOCK}127.0.0.1\tlocalhost # installer\n127.0.0.1 local # worker1\n",
+        ),
         # cloud-init's template keeps what it fills in.
         (
             "## template:jinja\n127.0.1.1 {{fqdn}} {{hostname}}\n127.0.0.1 localhost\n",
-            f"## template:jinja\n127.0.0.1 localhost\n{BLOCK}",
+            f"## template:jinja\n{BLOCK}127.0.0.1 localhost\n",
         ),
     ],
 )
@@ -46,10 +52,14 @@ def test_ufw_gets_missing_rules_and_loses_those_of_nodes_that_left() -> None:
         "ufw allow from 192.0.2.11 comment 'trainbed'\nufw allow from 192.0.2.99 comment 'trainbed'\n"
         "ufw allow from 192.0.2.77 comment 'backup'\n"
     )
-    assert module.changes(added, ["192.0.2.11", "192.0.2.12"]) == [
+    assert module.changes(added, ["from 192.0.2.11", "from 192.0.2.12", "in on docker0"]) == [
         ["allow", "from", "192.0.2.12", "comment", "trainbed"],
+        ["allow", "in", "on", "docker0", "comment", "trainbed"],
         ["delete", "allow", "from", "192.0.2.99"],
     ]
+    then = "ufw allow in on docker0 comment 'trainbed'\n"
+    assert module.changes(then, ["in on docker0"]) == []
+    assert module.changes(then, []) == [["delete", "allow", "in", "on", "docker0"]]
     assert module.changes("Added user rules: (None)\n", []) == []
 
 
