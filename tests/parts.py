@@ -173,12 +173,22 @@ TEST_WIDE = (
             Nodes.VIRTUAL,
         )
         for name, proves in (
-            ("machines-provision", "three virtual machines, as rough as real ones, are set up for DDP"),
+            (
+                "machines-nodes",
+                "three virtual machines, as rough as real ones, get Docker and the environment",
+            ),
+            ("machines-provision", "they get the image, and DDP"),
             ("machines-stacks", "the other stacks are added to them"),
             ("machines-again", "provisioning them again changes nothing, and they are verified"),
             ("machines-run", "every stack trains on them, before and after a reboot of all"),
             ("machines-return", "they come back after a power cut, and are removed without a trace"),
         )
+    ),
+    Part(
+        "machines-emulated",
+        "machines of the next Debian release, emulated: AppArmor, nftables, cpuset and check mode",
+        (pytest(*WIDE, "-k", "machines_emulated", "tests/e2e/test_virtual.py"),),
+        Nodes.OWN,
     ),
     # Parts on the shared testbed come last: it is kept to the end, and disks have no room for several.
     Part(
