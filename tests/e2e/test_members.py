@@ -78,6 +78,14 @@ def test_a_part_of_it_mends_one_node_and_leaves_a_working_cluster(provisioned: T
     provisioned.make("verify")
 
 
+def test_a_part_gets_no_environment_that_the_rest_lacks(provisioned: Testbed) -> None:
+    part = "ARGS=--limit master,worker1 -e environment_variant=cu130"
+    refused = provisioned.make("provision", part, check=False)
+    assert refused.code != 0
+    assert "worker2 would keep the old environment" in re.sub(r"\s+", " ", refused.output)
+    assert all(counts["changed"] == 0 for counts in refused.recap().values())
+
+
 def test_a_node_with_another_name(site: Testbed) -> None:
     rewrite(site, "worker1", "second")
     done = provision(site)
