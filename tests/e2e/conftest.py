@@ -60,9 +60,11 @@ def provisioned(testbed: Testbed) -> Testbed:
     if kept():
         bring_up_to_date(testbed)
         testbed.node("master", "rm -rf /srv/trainbed/shared/runs/*")
-        for folder in (testbed.root / "results").glob("*"):
-            if folder.name not in ("provisioning", "quick"):
-                shutil.rmtree(folder)
+        for path in (testbed.root / "results").glob("*"):
+            if not path.is_dir():
+                path.unlink()  # what a killed command noted
+            elif path.name not in ("provisioning", "quick"):
+                shutil.rmtree(path)
     elif not list((testbed.root / "results" / "provisioning").glob("*.json")):
         testbed.make("testbed")
         provision(testbed)
