@@ -91,7 +91,8 @@ def test_a_node_with_another_name(site: Testbed) -> None:
     done = provision(site)
     assert "worker2 is now called second." in done.output
     assert site.node("worker1", "getent hosts second").output.split()[0] == f"{site.prefix}.12"
-    assert site.node("worker1", "getent hosts worker2", check=False).code != 0
+    # Docker answers for its container's old name, too.
+    assert site.node("worker1", "grep --word-regexp worker2 /etc/hosts", check=False).code == 1
     site.make("verify")
     matrix = site.root / "members.yml"
     matrix.write_text(SMALL.replace("name: small", "name: members"), encoding="utf-8")
