@@ -74,6 +74,8 @@ def main() -> None:
             done.append(unit)
             if not module.check_mode:
                 module.run_command([systemctl, "disable", "--now", unit], check_rc=True)
+                # A service that ends with an error when it is stopped would leave the node degraded.
+                module.run_command([systemctl, "reset-failed", unit])
     module.exit_json(changed=bool(done), done=done)
 
 
