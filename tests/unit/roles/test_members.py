@@ -198,7 +198,8 @@ def test_only_units_that_run_or_would_start_are_stopped(
     assert (done["changed"], done["done"]) == (True, ["running", "restarting", "at-boot"])
     called = tmp_path / "called"
     assert called.exists() != check
-    assert check or called.read_text().splitlines() == [f"disable --now {unit}" for unit in done["done"]]
+    wanted = [f"{verb} {unit}" for unit in done["done"] for verb in ("disable --now", "reset-failed")]
+    assert check or called.read_text().splitlines() == wanted
     assert not call(node_retire, check=check, units=["retired", "never-there"])["changed"]
 
 
