@@ -31,6 +31,7 @@ import yaml
 ANSWERS = Path(__file__).resolve().parent / "answers"
 SALT = "GubPEmmotfiK9TMD6Zdw"  # the SDK hashes passwords with it before sending them
 AGENT_GONE_S = 6.0
+AGENT_FORGOTTEN_S = 25.0
 CLEAN_UP_S = 2.0
 GAP_S = 0.4  # between an experiment's end and its clean-up, when it has no task
 ENDED = ("STATE_COMPLETED", "STATE_ERROR", "STATE_CANCELED")
@@ -134,6 +135,14 @@ class Cluster:
             self.experiments[row["id"]] = Experiment(
                 row["id"], row["config"], [], row["username"], row["state"], ended=now()
             )
+
+    def listed_agents(self) -> dict[str, dict[str, Any]]:
+        """Agents by name, without those that have not come back in time (agent_reconnect_wait)."""
+        return {
+            name: agent
+            for name, agent in sorted(self.agents.items())
+            if time.monotonic() - agent["seen"] <= AGENT_FORGOTTEN_S
+        }
 
     def free_slots(self) -> dict[str, int]:
         """How many slots are free on each live agent."""
@@ -256,7 +265,9 @@ class Handler(BaseHTTPRequestHandler):
         if path.startswith("/api/v1/users"):
             return self._users(method, path, body)
         if path == "/api/v1/agents":
-            return 200, {"agents": [agent_shown(name, each) for name, each in sorted(cluster.agents.items())]}
+            return 200, {
+                "agents": [agent_shown(name, each) for name, each in cluster.listed_agents().items()]
+            }
         if path == "/api/v1/tasks":
             return 200, {"allocationIdToSummary": cluster.tasks()}
         if path == "/api/v1/experiments":
@@ -359,7 +370,7 @@ class Handler(BaseHTTPRequestHandler):
         if config["resources"].get("resource_pool", "default") not in ("", "default"):
             return answer("validate-bad-pool")
         if config["resources"]["slots_per_trial"] > sum(
-            each["slots"] for each in self.cluster.agents.values()
+            each["slots"] for each in self.cluster.listed_agents().values()
         ):
             return answer("create-too-many-slots")
         number = len(self.cluster.experiments) + 1
