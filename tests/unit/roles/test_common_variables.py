@@ -51,7 +51,7 @@ def test_an_inventory_outside_the_checkout_has_them_all(site: Path) -> None:
     found = _variables(None, site)
 
     assert found == _variables(None, LAB)
-    assert found["trainbed_uid"] == 6100 and found["worker_device"] == "cuda"
+    assert found["trainbed_uid"] == 6100 and found["nvidia_reboot"] is True
     assert "ddp_master_port" in found  # of a stack's own file
 
 
