@@ -65,10 +65,11 @@ def nothing_runs(testbed: Testbed) -> bool:
     return not found
 
 
-def small(testbed: Testbed) -> Path:
-    """Write a small matrix for interrupting; its path."""
-    path = testbed.root / "small.yml"
-    path.write_text(SMALL, encoding="utf-8")
+def small(testbed: Testbed, name: str = "small", *, stacks: str = "ddp, spark", epochs: int = 3) -> Path:
+    """Write a small matrix with this name; its path."""
+    path = testbed.root / f"{name}.yml"
+    text = SMALL.replace("name: small", f"name: {name}").replace("epochs: [3]", f"epochs: [{epochs}]")
+    path.write_text(text.replace("[ddp, spark]", f"[{stacks}]"), encoding="utf-8")
     return path
 
 

@@ -10,11 +10,11 @@ import pytest
 
 from tests.e2e.matrices import (
     KILLED_ON_WORKER2,
-    SMALL,
     interrupt,
     kill_in_training,
     nothing_runs,
     records,
+    small,
     start_training,
 )
 from tests.e2e.testbeds import Testbed, wait_for
@@ -28,12 +28,7 @@ DUMPS = "/var/backups/trainbed"
 
 def matrix_of(testbed: Testbed, name: str, epochs: int) -> str:
     """Write a matrix of runs on Determined only; returns `make`'s argument for it."""
-    path = testbed.root / f"{name}.yml"
-    content = SMALL.replace("name: small", f"name: {name}").replace(
-        "stack: [ddp, spark]", "stack: [determined]"
-    )
-    path.write_text(content.replace("epochs: [3]", f"epochs: [{epochs}]"), encoding="utf-8")
-    return f"MATRIX={path}"
+    return f"MATRIX={small(testbed, name, stacks='determined', epochs=epochs)}"
 
 
 def states(testbed: Testbed) -> list[str]:

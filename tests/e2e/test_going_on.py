@@ -5,25 +5,16 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 
-from tests.e2e.matrices import SMALL, epochs_trained, nothing_runs, records
+from tests.e2e.matrices import epochs_trained, nothing_runs, records, small
 from tests.e2e.testbeds import Testbed, wait_for
 
 pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
 
-LONG = "epochs: [15]"
+LONG = 15  # epochs
 RUNS = "ddp-w2-e15-*/*"
-
-
-def matrix(testbed: Testbed, name: str, stacks: str = "ddp, spark", epochs: str = "epochs: [1]") -> Path:
-    """Write a small matrix with this name; its path."""
-    path = testbed.root / f"{name}.yml"
-    text = SMALL.replace("name: small", f"name: {name}").replace("epochs: [3]", epochs)
-    path.write_text(text.replace("[ddp, spark]", f"[{stacks}]"), encoding="utf-8")
-    return path
 
 
 def statuses(testbed: Testbed, name: str) -> dict[str, list[str]]:
@@ -49,7 +40,7 @@ def little_room(testbed: Testbed, node: str, place: str, size: str) -> Iterator[
 
 
 def test_after_a_node_was_rebooted(testbed: Testbed) -> None:
-    file = matrix(testbed, "rebooted", epochs=LONG)
+    file = small(testbed, "rebooted", epochs=LONG)
     before = epochs_trained(testbed, RUNS)
     process = testbed.start("make", "--no-print-directory", "matrix", f"MATRIX={file}")
     wait_for(
@@ -73,7 +64,7 @@ def test_after_a_node_was_rebooted(testbed: Testbed) -> None:
 
 def test_after_a_nodes_disk_was_full(testbed: Testbed) -> None:
     # Reviews that no test staged before, so the data set is the first thing that needs room.
-    file = matrix(testbed, "nodefull", stacks="spark")
+    file = small(testbed, "nodefull", stacks="spark", epochs=1)
     file.write_text(file.read_text().replace("seed: 0", "seed: 7"), encoding="utf-8")
     with little_room(testbed, "worker2", "/var/lib/trainbed/data", "64k"):
         refused = testbed.make("matrix", f"MATRIX={file}", check=False)
@@ -86,7 +77,7 @@ def test_after_a_nodes_disk_was_full(testbed: Testbed) -> None:
 
 
 def test_after_the_controllers_disk_was_full(testbed: Testbed) -> None:
-    file = matrix(testbed, "full")
+    file = small(testbed, "full", epochs=1)
     results = testbed.root / "results" / "full"
     testbed.make("matrix", f"MATRIX={file}", "ARGS=--only 'ddp-*'")
     kept = testbed.root / "kept"

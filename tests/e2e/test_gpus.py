@@ -9,6 +9,7 @@ import shlex
 import pytest
 
 from tests.e2e.matrices import records
+from tests.e2e.spark import living_workers
 from tests.e2e.testbeds import Done, Testbed, wait_for
 
 pytestmark = pytest.mark.usefixtures("provisioned")
@@ -145,7 +146,5 @@ def test_a_worker_whose_gpu_is_gone_starts_all_the_same(testbed: Testbed) -> Non
 
 def gpus_offered(testbed: Testbed) -> list[str]:
     """Addresses of the GPUs that Spark's live workers offer."""
-    page = f"curl --silent --noproxy '*' http://{testbed.prefix}.10:7080/json/"
-    workers = json.loads(testbed.node("master", page).output)["workers"]
-    living = [worker["resources"] for worker in workers if worker["state"] == "ALIVE"]
+    living = [worker["resources"] for worker in living_workers(testbed)]
     return [address for each in living for address in each.get("gpu", {"addresses": []})["addresses"]]

@@ -362,8 +362,7 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(testbed: Testbed) -> Non
 @pytest.mark.wide
 @pytest.mark.usefixtures("provisioned")
 def test_a_killed_rank_is_named_in_the_record(testbed: Testbed) -> None:
-    matrix = testbed.root / "killed.yml"
-    matrix.write_text(SMALL.replace("name: small", "name: killed").replace("epochs: [3]", "epochs: [300]"))
+    matrix = small(testbed, "killed", epochs=300)
 
     process = testbed.start("make", "--no-print-directory", "matrix", f"MATRIX={matrix}")
 

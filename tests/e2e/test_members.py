@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -12,7 +11,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.matrices import SMALL, records
+from tests.e2e.matrices import records, small
+from tests.e2e.spark import living_workers
 from tests.e2e.testbeds import Done, Testbed, wait_for
 
 pytestmark = pytest.mark.wide
@@ -52,13 +52,11 @@ def provision(site: Testbed, *arguments: str) -> Done:
 def wait_for_workers(testbed: Testbed, *nodes: str) -> None:
     """Wait until these are the workers that Spark's master would give a run to, and no others."""
     wanted = sorted(f"{testbed.prefix}.{ADDRESSES[node]}" for node in nodes)
-    page = f"http://{testbed.prefix}.{ADDRESSES['master']}:7080/json/"
-
-    def alive() -> list[str]:
-        seen = json.loads(testbed.node("master", f"curl --silent {page}").output)
-        return sorted(worker["host"] for worker in seen["workers"] if worker["state"] == "ALIVE")
-
-    wait_for(f"Spark's workers are {', '.join(nodes)}", lambda: alive() == wanted, 60)
+    wait_for(
+        f"Spark's workers are {', '.join(nodes)}",
+        lambda: sorted(worker["host"] for worker in living_workers(testbed)) == wanted,
+        60,
+    )
 
 
 def states(testbed: Testbed, node: str) -> set[str]:
@@ -94,9 +92,7 @@ def test_a_node_with_another_name(site: Testbed) -> None:
     # Docker answers for its container's old name, too.
     assert site.node("worker1", "grep --word-regexp worker2 /etc/hosts", check=False).code == 1
     site.make("verify")
-    matrix = site.root / "members.yml"
-    matrix.write_text(SMALL.replace("name: small", "name: members"), encoding="utf-8")
-    site.make("matrix", f"MATRIX={matrix}")
+    site.make("matrix", f"MATRIX={small(site, 'members')}")
     assert {record["status"] for record in records(site, "members")} == {"ok"}
 
 

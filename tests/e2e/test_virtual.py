@@ -25,6 +25,7 @@ from tests.e2e.testbeds import (
     Done,
     Testbed,
     copy_repository,
+    machines_testbed,
     virtual_testbed,
     wait_for,
 )
@@ -200,14 +201,8 @@ def test_machines_return(machines: Testbed) -> None:
 def emulated(tmp_path: Path) -> Iterator[Testbed]:
     """Clean machines of the next Debian release, emulated by QEMU."""
     root = copy_repository(tmp_path / "trainbed")
-    given = {
-        "TESTBED_KIND": "vm",
-        "ANSIBLE_INVENTORY": str(root / "inventory" / "vm"),
-        "TESTBED_MACHINES": "tcg",
-        "TESTBED_ROUGH": "false",
-        "TESTBED_RELEASE": "trixie",
-    }
-    bed = Testbed("trainbed-tcg-test", "198.18.85", root, tuple(given.items()))
+    variables = {"TESTBED_MACHINES": "tcg", "TESTBED_ROUGH": "false", "TESTBED_RELEASE": "trixie"}
+    bed = machines_testbed("trainbed-tcg-test", "198.18.85", root, **variables)
     bed.down()
     yield bed
     bed.down()

@@ -189,12 +189,13 @@ def crowd_testbed(root: Path, stacks: Path = TOY) -> Testbed:
 
 def virtual_testbed(root: Path) -> Testbed:
     """The testbed of virtual machines, rough as a fixed seed draws them."""
-    given = {
-        "TESTBED_KIND": "vm",
-        "ANSIBLE_INVENTORY": str(root / "inventory" / "vm"),
-        "TESTBED_SEED": "1",
-    }
-    return Testbed("trainbed-vm-test", "198.18.83", root, tuple(given.items()))
+    return machines_testbed("trainbed-vm-test", "198.18.83", root, TESTBED_SEED="1")
+
+
+def machines_testbed(name: str, prefix: str, root: Path, **variables: str) -> Testbed:
+    """A testbed of virtual machines that these variables describe."""
+    kind = {"TESTBED_KIND": "vm", "ANSIBLE_INVENTORY": str(root / "inventory" / "vm")}
+    return Testbed(name, prefix, root, tuple({**kind, **variables}.items()))
 
 
 def kept_place() -> Path:

@@ -136,20 +136,22 @@ class Cluster:
                 row["id"], row["config"], [], row["username"], row["state"], ended=now()
             )
 
-    def listed_agents(self) -> dict[str, dict[str, Any]]:
-        """Agents by name, without those that have not come back in time (agent_reconnect_wait)."""
+    def agents_within(self, seconds: float) -> dict[str, dict[str, Any]]:
+        """Agents by name that have reported within these seconds."""
         return {
             name: agent
             for name, agent in sorted(self.agents.items())
-            if time.monotonic() - agent["seen"] <= AGENT_FORGOTTEN_S
+            if time.monotonic() - agent["seen"] <= seconds
         }
+
+    def listed_agents(self) -> dict[str, dict[str, Any]]:
+        """Agents by name, without those that have not come back in time (agent_reconnect_wait)."""
+        return self.agents_within(AGENT_FORGOTTEN_S)
 
     def free_slots(self) -> dict[str, int]:
         """How many slots are free on each live agent."""
         free = {}
-        for name, agent in sorted(self.agents.items()):
-            if time.monotonic() - agent["seen"] > AGENT_GONE_S:
-                continue
+        for name, agent in self.agents_within(AGENT_GONE_S).items():
             used = sum(
                 each.agents.count(name)
                 for each in self.experiments.values()

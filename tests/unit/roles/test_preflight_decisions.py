@@ -57,6 +57,11 @@ def survey(
     return {"systems": systems, "sizes": {}, "there": [], "moved": {}, **more}
 
 
+def filled(room: list[dict[str, Any]]) -> dict[str, int]:
+    """MB by path where every need is met."""
+    return {entry["path"]: sum(e["mb"] for e in room if e["path"] == entry["path"]) for entry in room}
+
+
 def wanted(node: str, variant: str, mounts: list[str], spare: int = 1000, **values: Any) -> dict[str, int]:
     """MB that a fresh node needs, by mount point, by preflight's own sentences."""
     room = decisions.preflight_room(needs(node), values, variant)
@@ -110,7 +115,7 @@ def test_the_docs_have_what_is_needed_in_total(node: str, words: str) -> None:
 
 def test_what_a_node_holds_already_is_not_asked_for_again() -> None:
     room = decisions.preflight_room(needs("worker"), {}, "cpu")
-    held = {entry["path"]: sum(e["mb"] for e in room if e["path"] == entry["path"]) for entry in room}
+    held = filled(room)
     marks = [mark for entry in room for mark in entry["done"]]
     full = survey(room, PLAIN, {"/": 1000}, sizes=held, there=marks)
     assert decisions.preflight_disks(full, room, "n", 1000) == []
@@ -135,7 +140,7 @@ def test_what_a_node_holds_already_is_not_asked_for_again() -> None:
 def test_another_variant_comes_beside_the_one_that_is_there(there: str, variant: str, needed: int) -> None:
     room = decisions.preflight_room(needs("worker"), {}, variant, there)
     before = decisions.preflight_room(needs("worker"), {}, there or variant, there)
-    held = {entry["path"]: sum(e["mb"] for e in before if e["path"] == entry["path"]) for entry in before}
+    held = filled(before)
     marks = [mark for entry in room for mark in entry["done"]]
     full = survey(room, PLAIN, {"/": 0}, sizes=held, there=marks)
     said = decisions.preflight_disks(full, room, "n", 0)

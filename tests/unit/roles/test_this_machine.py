@@ -145,9 +145,8 @@ def test_a_demo_on_virtual_machines_says_what_they_are_made_with() -> None:
 
 def test_what_is_left_is_named_if_it_is_there() -> None:
     assert "docker.io, mmdebstrap, which" in "\n".join(host.left(having("docker.io", "mmdebstrap")))
-    assert "package" not in "\n".join(host.left(having())) and "ip_forward" not in "\n".join(
-        host.left(having())
-    )
+    nothing = "\n".join(host.left(having()))
+    assert "package" not in nothing and "ip_forward" not in nothing
     assert "net.ipv4.ip_forward is on" in "\n".join(host.left(having("user-mode-linux")))
 
 
