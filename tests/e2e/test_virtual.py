@@ -106,9 +106,12 @@ def refuse_a_var_that_is_too_small(bed: Testbed, node: str) -> None:
 
     Afterwards a file leaves it just what it needs, until all stacks are there.
     """
+    # A machine that has the image needs no room for it again.
+    fresh = bed.node(node, "test -e /etc/trainbed/image", check=False).code != 0
+    image = "[^:]* in /var/lib/docker" if fresh else ""
     asked = bed.playbook("provision", "-e", "preflight_spare_disk_mb=1000000", check=False)
     said = re.sub(r"\s+", " ", asked.output)
-    found = re.search(rf"{node} has (\d+) MB free on /var, and needs (\d+): ", said)
+    found = re.search(rf"{node} has (\d+) MB free on /var, and needs (\d+): {image}", said)
     assert found is not None, asked.output[-3000:]
     free, least = int(found[1]), int(found[2]) - 1_000_000 + SPARE_MB
     assert least <= free, f"/var of {node} has {free} MB, and {least} are needed: raise TESTBED_VAR_MB"
@@ -133,7 +136,7 @@ def test_machines_nodes(machines: Testbed) -> None:
     assert any(each.cloud_init for each in rough) and any(each.jump for each in rough)
     assert any(each.ufw for each in rough) and any(each.sudo_password for each in rough)
     refuse_a_var_that_is_too_small(machines, next(name for name, each in plan.nodes.items() if each.var_mb))
-    # The image, and what needs it, come in the next part.
+    # An option of ansible-playbook, not of tests: the image takes long, and comes in the next part.
     provision(machines, f"ARGS={DDP} --skip-tags registry,image,ddp")
     locked = next(name for name, each in plan.nodes.items() if each.apt_lock_s)
     held = machines.node(locked, "journalctl --boot --unit testbed-hold-apt --output cat").output
@@ -215,7 +218,7 @@ def test_machines_emulated(emulated: Testbed) -> None:
         assert emulated.node(node, "cat /etc/debian_version").output.startswith("13")
         # What user-mode machines lack.
         assert emulated.node(node, "aa-enabled").output.strip() == "Yes"
-        emulated.node(node, "nft add table inet tried && nft delete table inet tried")
+        emulated.node(node, "iptables --version | grep nf_tables && iptables -N tried && iptables -X tried")
         assert "cpuset" in emulated.node(node, "cat /sys/fs/cgroup/cgroup.controllers").output.split()
     checked = provision(emulated, "ARGS=--check")
     assert all(counts["failed"] == 0 for counts in checked.recap().values())

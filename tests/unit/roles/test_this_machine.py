@@ -108,6 +108,12 @@ def test_the_networks_before_an_inventory_is_read(environment: dict[str, str], p
     assert host.usual_prefixes(environment) == prefixes
 
 
+def test_virtual_machines_have_networks_of_their_own() -> None:
+    # As `make demo TESTBED_KIND=vm` calls it.
+    environment = {"ANSIBLE_INVENTORY": "inventory/vm"}
+    assert host.usual_prefixes(environment, "vm") == ["198.18.16", "198.19.16"]
+
+
 def having(*commands: str) -> Callable[[str], bool]:
     return lambda name: name in commands
 
