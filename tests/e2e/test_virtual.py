@@ -221,7 +221,7 @@ def test_machines_emulated(emulated: Testbed) -> None:
         emulated.node(node, "iptables --version | grep nf_tables && iptables -N tried && iptables -X tried")
         assert "cpuset" in emulated.node(node, "cat /sys/fs/cgroup/cgroup.controllers").output.split()
     checked = provision(emulated, "ARGS=--check")
-    assert all(counts["failed"] == 0 for counts in checked.recap().values())
+    assert all(counts["failed"] == 0 and counts["changed"] > 0 for counts in checked.recap().values())
     assert emulated.node("worker1", "test -e /etc/trainbed", check=False).code != 0
     emulated.down()
     assert virtual_remains(emulated.prefix) == [] and not emulated.state.exists()

@@ -41,6 +41,7 @@ class Done:
         """Ansible's counts by host: ok, changed, unreachable, failed, ..."""
         recap = self.output.rsplit("PLAY RECAP", 1)[-1]
         rows = re.findall(r"^(\S+)\s+: (ok=.*)$", recap, re.MULTILINE)
+        assert rows, f"Ansible counted nothing: {self.output[-2000:]}"
         return {
             host: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", counts)}
             for host, counts in rows
