@@ -32,6 +32,7 @@ HOSTS: Final = """\
 # A host may also have, indented below its ansible_host:
 #   ansible_port: 2222                                 if its sshd listens elsewhere
 #   ansible_ssh_common_args: -o ProxyJump=user@gate    if it is reached through another machine
+#   ansible_become_password: "{{{{ vault_sudo }}}}"        if its sudo asks (Ansible Vault; docs/admin.md)
 #   cluster_address: 10.0.0.11                         if nodes reach it at another address than you do
 all:
   children:
