@@ -44,7 +44,7 @@ def test_every_stack_runs_on_workers_that_differ_or_is_refused_in_the_plan(unlik
     unlike.make("testbed")
     unlike.make("provision")
     again = unlike.make("provision")
-    assert all(counts["changed"] == 0 for counts in again.recap().values())
+    assert not again.changed()
     unlike.make("verify")
     matrix = unlike.root / "differ.yml"
     matrix.write_text(MATRIX, encoding="utf-8")

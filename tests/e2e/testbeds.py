@@ -47,6 +47,10 @@ class Done:
             for host, counts in rows
         }
 
+    def changed(self) -> set[str]:
+        """The hosts on which Ansible changed something."""
+        return {host for host, counts in self.recap().items() if counts["changed"]}
+
 
 @dataclasses.dataclass(frozen=True)
 class Testbed:
