@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
-from trainbed_machines import kinds, network, processes, rough
+from trainbed_machines import image, kinds, network, processes, rough
 from trainbed_machines.errors import MachinesError
 from trainbed_machines.plan import KINDS, Kind, Plan, Request, Rough, read_plan, read_request, write_plan
 
@@ -135,6 +136,53 @@ def test_the_first_kind_that_works_is_chosen_and_said(
         MachinesError, match=r"^No virtual machine can run here: uml does not work here \(linux"
     ):
         kinds.choose(dataclasses.replace(REQUEST, kind="uml"), tmp_path, tmp_path, said.append)
+
+
+@pytest.fixture
+def virt_tar_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A script that stands for libguestfs, reading an image without KVM only: a kernel is all it holds."""
+    script = tmp_path / "bin" / "virt-tar-out"
+    script.parent.mkdir()
+    script.write_text(
+        "#!/bin/sh\n"
+        'if [ "$LIBGUESTFS_BACKEND_SETTINGS" != force_tcg ]; then\n'
+        "    echo 'libguestfs: error: the appliance crashed.' >&2\n"
+        "    echo 'or send a message to the mailing list.' >&2\n"
+        "    exit 1\n"
+        "fi\n"
+        'mkdir -p boot && touch boot/vmlinuz-6.1 boot/initrd.img-6.1 && tar -cf "$4" ./boot\n',
+        encoding="ascii",
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    monkeypatch.delenv("LIBGUESTFS_BACKEND_SETTINGS", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("virt_tar_out")
+def test_a_cloud_image_is_read_without_kvm_where_kvm_does_not_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = tmp_path / "cloud.raw"
+    given.touch()
+    request = dataclasses.replace(REQUEST, base_image=str(given), rough=False)
+    said: list[str] = []
+    folder, made = image.base_system(request, tmp_path / "cache", tmp_path, said.append)
+    assert made and {path.name for path in folder.iterdir()} == {"root.tar", "vmlinuz", "initrd"}
+    assert len(said) == 1 and "once more without KVM" in said[0]
+    assert image.base_system(request, tmp_path / "cache", tmp_path, said.append) == (folder, False)
+    monkeypatch.setenv("LIBGUESTFS_BACKEND_SETTINGS", "network_bridge=virbr0")  # the user's own: no other
+    with pytest.raises(MachinesError, match=r"can't be read as a cloud image: .*the appliance crashed\.$"):
+        image.base_system(request, tmp_path / "other", tmp_path, said.append)
+    assert len(said) == 1 and list((tmp_path / "other").iterdir()) == []
+
+
+def test_a_cloud_image_that_is_not_there_is_one_sentence(tmp_path: Path) -> None:
+    request = dataclasses.replace(REQUEST, base_image=str(tmp_path / "none.raw"), rough=False)
+    with pytest.raises(MachinesError, match=r"none\.raw is not a file: let TESTBED_BASE_IMAGE name"):
+        image.base_system(request, tmp_path, tmp_path, print)
+    with pytest.raises(MachinesError, match=r"lacks what makes machines rough: set TESTBED_ROUGH=false"):
+        image.base_system(dataclasses.replace(request, rough=True), tmp_path, tmp_path, print)
 
 
 def test_processes_are_found_by_their_disk_and_killed(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def planned(request: Request, state: Path, cache: Path) -> Plan:
     """
     plan = read_plan(state)
     if plan is None:
-        base, made = image.base_system(request, cache, state / "image")
+        base, made = image.base_system(request, cache, state / "image", print)
         changed("base system", made)
         kind = kinds.choose(request, base, state, print)
         plan = Plan(kind, request.seed, base.name, rough.draw(request))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from trainbed_machines.errors import MachinesError
@@ -37,13 +39,16 @@ def recipe_digest(request: Request) -> str:
     return hashlib.sha256("\0".join(content).encode()).hexdigest()[:12]
 
 
-def base_system(request: Request, cache: Path, settings: Path) -> tuple[Path, bool]:
+def base_system(
+    request: Request, cache: Path, settings: Path, report: Callable[[str], None]
+) -> tuple[Path, bool]:
     """The folder with `root.tar`, `vmlinuz` and `initrd`, and whether it had to be made.
 
     Args:
         request: names the release, the login user and perhaps a cloud image.
         cache: where such folders are kept.
         settings: this machine's apt settings and certificates, as the role `testbed` writes them.
+        report: is told what takes long.
 
     Raises:
         MachinesError: it can't be made.
@@ -53,6 +58,10 @@ def base_system(request: Request, cache: Path, settings: Path) -> tuple[Path, bo
             "A cloud image lacks what makes machines rough: set TESTBED_ROUGH=false, or unset "
             "TESTBED_BASE_IMAGE."
         )
+    if request.base_image and not Path(request.base_image).is_file():
+        raise MachinesError(
+            f"{request.base_image} is not a file: let TESTBED_BASE_IMAGE name a cloud image, or unset it."
+        )
     folder = cache / f"{request.release}-{recipe_digest(request)}"
     if (folder / "root.tar").exists():
         return folder, False
@@ -60,7 +69,7 @@ def base_system(request: Request, cache: Path, settings: Path) -> tuple[Path, bo
     draft = Path(tempfile.mkdtemp(dir=cache, prefix=".making-"))
     try:
         if request.base_image:
-            unpack_image(Path(request.base_image), draft)
+            unpack_image(Path(request.base_image), draft, report)
         else:
             debootstrap(request, settings, draft / "root.tar")
         for name, pattern in (("vmlinuz", "./boot/vmlinuz-*"), ("initrd", "./boot/initrd.img-*")):
@@ -126,25 +135,32 @@ def add_modules(target: Path) -> None:
         )
 
 
-def unpack_image(image: Path, folder: Path) -> None:
-    """Take the root file system out of a cloud image.
+def unpack_image(image: Path, folder: Path, report: Callable[[str], None]) -> None:
+    """Take the root file system out of a cloud image; a KVM that is there and does not work is told of.
 
     Raises:
-        MachinesError: the image or a tool that reads it is missing, or it holds no Linux.
+        MachinesError: the tool that reads it is missing, or it holds no Linux.
     """
-    if not image.is_file():
-        raise MachinesError(f"{image} is not a file: let TESTBED_BASE_IMAGE name a cloud image, or unset it.")
     if shutil.which("virt-tar-out") is None:
         raise MachinesError("Reading a cloud image needs virt-tar-out: install libguestfs-tools.")
-    taken = subprocess.run(
+    taken = virt_tar_out(image, folder)
+    if taken.returncode and "LIBGUESTFS_BACKEND_SETTINGS" not in os.environ:
+        report("virt-tar-out could not read the image; once more without KVM, which takes a minute or two.")
+        taken = virt_tar_out(image, folder, LIBGUESTFS_BACKEND_SETTINGS="force_tcg")
+    if taken.returncode:
+        raise MachinesError(f"{image} can't be read as a cloud image: {first_error(taken.stderr)}")
+    add_modules(folder / "root.tar")
+
+
+def virt_tar_out(image: Path, folder: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Write what the image holds to `root.tar` in the folder; `variables` are added to the environment."""
+    return subprocess.run(
         ["virt-tar-out", "-a", str(image), "/", str(folder / "root.tar")],
         capture_output=True,
         text=True,
         check=False,
+        env=os.environ | variables,
     )
-    if taken.returncode:
-        raise MachinesError(f"{image} can't be read as a cloud image: {last_line(taken.stderr)}")
-    add_modules(folder / "root.tar")
 
 
 def take_newest(tar: Path, pattern: str, target: Path) -> None:
@@ -168,6 +184,12 @@ def take_newest(tar: Path, pattern: str, target: Path) -> None:
         subprocess.run(
             ["tar", "--extract", "--to-stdout", f"--file={tar}", names[-1]], stdout=file, check=True
         )
+
+
+def first_error(text: str) -> str:
+    """The first line that names an error: libguestfs explains at length after it. Else the last line."""
+    found = [line.strip() for line in text.splitlines() if "error:" in line]
+    return found[0] if found else last_line(text)
 
 
 def last_line(text: str) -> str:
