@@ -169,7 +169,11 @@ def install(
     if kind == "uml":
         # This kernel's nf_tables knows no IPv4.
         for name in ("iptables", "ip6tables"):
-            inside_of(root, "update-alternatives", "--set", name, f"/usr/sbin/{name}-legacy")
+            legacy = f"/usr/sbin/{name}-legacy"
+            if (root / "etc/alternatives" / name).is_symlink():
+                inside_of(root, "update-alternatives", "--set", name, legacy)
+            else:  # a cloud image has none yet; this link leads somewhere once Docker has brought it
+                (root / "usr/local/sbin" / name).symlink_to(legacy)
         write(root, "usr/local/sbin/testbed-watch-network", WATCH_NETWORK, 0o755)
         watch = f"/usr/local/sbin/testbed-watch-network {inside} {request.prefix}.1"
         unit(root, "testbed-watch-network", watch, once=False)
