@@ -12,8 +12,19 @@ from pathlib import Path
 
 import pytest
 from trainbed_machines import image, kinds, network, processes, rough
+from trainbed_machines.__main__ import down, planned
 from trainbed_machines.errors import MachinesError
-from trainbed_machines.plan import KINDS, Kind, Plan, Request, Rough, read_plan, read_request, write_plan
+from trainbed_machines.plan import (
+    KINDS,
+    Kind,
+    Plan,
+    Request,
+    Rough,
+    made_for,
+    read_plan,
+    read_request,
+    write_plan,
+)
 
 REQUEST = Request(
     name="some",
@@ -205,11 +216,46 @@ def test_a_machine_that_ends_at_once_is_one_sentence(tmp_path: Path) -> None:
         processes.start([sys.executable, "-c", "print('no such tap')"], console, tmp_path)
 
 
+def test_a_testbed_that_is_asked_for_elsewhere_is_refused_and_its_own_networks_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_plan(tmp_path, Plan("uml", 7, "bookworm-1", rough.draw(REQUEST)), REQUEST)
+    moved = {node: address.replace(".90.", ".91.") for node, address in REQUEST.addresses.items()}
+    other = dataclasses.replace(REQUEST, prefix="198.18.91", outside_prefix="198.19.91", addresses=moved)
+    (tmp_path / "machines.json").write_text(json.dumps(dataclasses.asdict(other)))
+    with pytest.raises(MachinesError, match=r"made of master at 198\.18\.90\.10, .* asked for now: run make"):
+        planned(other, tmp_path, tmp_path)
+    removed: list[Request] = []
+    monkeypatch.setattr(network, "take_down", lambda request: bool(removed.append(request)))
+    down(tmp_path, tmp_path, caches=False)
+    assert removed == [REQUEST]
+
+
+def test_networks_of_another_testbed_are_refused_and_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    links = [{"ifname": network.bridge(REQUEST), "ifalias": "trainbed:other"}]
+    asked: list[tuple[str, ...]] = []
+
+    def ip(*arguments: str) -> list[dict[str, str]]:
+        asked.append(arguments)
+        return links
+
+    monkeypatch.setattr(network, "ip", ip)
+    with pytest.raises(
+        MachinesError, match=r"90\.0/24 is the testbed other's: choose another range"
+    ):
+        network.check_owner(REQUEST)
+    assert network.take_down(REQUEST) is False and set(asked) == {("link", "show")}
+    network.check_owner(dataclasses.replace(REQUEST, name="other"))
+    del links[0]["ifalias"]
+    network.check_owner(REQUEST)
+
+
 def test_request_and_plan_are_read_as_they_were_written(tmp_path: Path) -> None:
     (tmp_path / "machines.json").write_text(json.dumps(dataclasses.asdict(REQUEST)))
     assert read_request(tmp_path) == REQUEST and read_plan(tmp_path) is None
     plan = Plan("uml", 7, "bookworm-1", rough.draw(REQUEST))
-    write_plan(tmp_path, plan)
+    assert made_for(tmp_path) == REQUEST
+    write_plan(tmp_path, plan, REQUEST)
     assert read_plan(tmp_path) == plan and (tmp_path / "plan.json").stat().st_mode & 0o777 == 0o600
     (tmp_path / "plan.json").write_text("{")
     with pytest.raises(MachinesError, match=r"plan\.json is damaged .*: run make testbed-down"):

@@ -12,7 +12,16 @@ from pathlib import Path
 
 from trainbed_machines import disks, image, kinds, network, processes, rough
 from trainbed_machines.errors import MachinesError
-from trainbed_machines.plan import PASSWORDS, Plan, Request, read_plan, read_request, write_plan, write_whole
+from trainbed_machines.plan import (
+    PASSWORDS,
+    Plan,
+    Request,
+    made_for,
+    read_plan,
+    read_request,
+    write_plan,
+    write_whole,
+)
 
 
 def main() -> int:
@@ -40,6 +49,7 @@ def main() -> int:
 def up(state: Path, cache: Path) -> None:
     """Make what is missing, and start what is off."""
     request = read_request(state)
+    network.check_owner(request)
     plan = planned(request, state, cache)
     base = cache / plan.base
     for node, each in plan.nodes.items():
@@ -73,11 +83,11 @@ def planned(request: Request, state: Path, cache: Path) -> Plan:
         write_whole(
             state / PASSWORDS, json.dumps({node: secrets.token_urlsafe(18) for node in plan.nodes}) + "\n"
         )
-        write_plan(state, plan)
-    elif list(plan.nodes) != list(request.addresses):
+        write_plan(state, plan, request)
+    elif (made := places(made_for(state))) != (wanted := places(request)):
         raise MachinesError(
-            f"The testbed {request.name} was made of {', '.join(plan.nodes)}, and the inventory now has "
-            f"{', '.join(request.addresses)}: run make testbed-down first."
+            f"The testbed {request.name} was made of {made}, and {wanted} is asked for now: run make "
+            "testbed-down first, or choose another name with TESTBED."
         )
     elif request.kind not in ("auto", plan.kind):
         raise MachinesError(
@@ -89,11 +99,17 @@ def planned(request: Request, state: Path, cache: Path) -> Plan:
     return plan
 
 
+def places(request: Request) -> str:
+    """The machines and where they are, in words."""
+    nodes = ", ".join(f"{node} at {address}" for node, address in request.addresses.items())
+    return f"{nodes} (outside: {request.outside_prefix}.0/24)"
+
+
 def down(state: Path, cache: Path, *, caches: bool) -> None:
     """Remove machines and networks, also those of a testbed that was only half made."""
     if not (state / "machines.json").exists():
         return
-    request = read_request(state)
+    request = made_for(state)
     for node in request.addresses:
         changed(f"{node} stopped", processes.kill(state / "machines" / node / "disk.img"))
     changed("networks", network.take_down(request))

@@ -11,6 +11,9 @@ from trainbed_machines.errors import MachinesError
 from trainbed_machines.image import last_line
 from trainbed_machines.plan import Request
 
+#: Before the testbed's name, on whatever of this machine belongs to it.
+MARK = "trainbed:"
+
 
 def bridge(request: Request) -> str:
     """Name of the cluster's bridge, after its network: short enough, and no other testbed's."""
@@ -28,6 +31,25 @@ def way_out(request: Request) -> str:
     return f"{bridge(request)}-out"
 
 
+def owner(request: Request) -> str | None:
+    """Name of the testbed that these networks belong to; None if they are not there, or it is not known."""
+    links = {link["ifname"]: link.get("ifalias", "") for link in ip("link", "show")}
+    return links.get(bridge(request), "").removeprefix(MARK) or None
+
+
+def check_owner(request: Request) -> None:
+    """Check that no other testbed has these networks.
+
+    Raises:
+        MachinesError: one has.
+    """
+    if (name := owner(request)) not in (None, request.name):
+        raise MachinesError(
+            f"The network {request.prefix}.0/24 is the testbed {name}'s: choose another range with "
+            f"TESTBED_PREFIX, or remove that one (make testbed-down TESTBED_KIND=vm TESTBED={name})."
+        )
+
+
 def bring_up(request: Request) -> bool:
     """Make the networks, or what is missing of them; True if anything was.
 
@@ -38,6 +60,7 @@ def bring_up(request: Request) -> bool:
     links = {link["ifname"] for link in ip("link", "show")}
     if bridge(request) not in links:
         ip("link", "add", bridge(request), "type", "bridge")
+        ip("link", "set", bridge(request), "alias", f"{MARK}{request.name}")
         # The nodes' own network: it leads nowhere else.
         ip("address", "add", f"{request.prefix}.1/24", "dev", bridge(request))
         changed = True
@@ -68,7 +91,9 @@ def bring_up(request: Request) -> bool:
 
 
 def take_down(request: Request) -> bool:
-    """Remove the networks; True if there was anything."""
+    """Remove the networks, unless they are another testbed's; True if there was anything."""
+    if owner(request) not in (None, request.name):
+        return False
     changed = False
     for rule in rules(request):
         while iptables("--check", rule) == 0:
@@ -87,7 +112,7 @@ def rules(request: Request) -> list[list[str]]:
 
     Where an engine had bridges pass through iptables, what is not accepted there is dropped.
     """
-    mark = ["-m", "comment", "--comment", f"trainbed:{request.name}"]
+    mark = ["-m", "comment", "--comment", f"{MARK}{request.name}"]
     inside, outside = bridge(request), way_out(request)
     return [
         [

@@ -14,6 +14,7 @@ KINDS: tuple[Kind, ...] = ("kvm", "uml", "tcg")
 
 #: Below the testbed's state.
 REQUEST = "machines.json"
+MADE_FOR = "made.json"  # the request that the machines were made for
 PLAN = "plan.json"
 PASSWORDS = "passwords.json"
 
@@ -78,6 +79,15 @@ def read_request(state: Path) -> Request:
     return Request(**_read(state / REQUEST))
 
 
+def made_for(state: Path) -> Request:
+    """What the inventory asked for when the machines were made; what it asks for now, before that.
+
+    Raises:
+        MachinesError: the file is missing or damaged.
+    """
+    return Request(**_read(state / MADE_FOR)) if (state / MADE_FOR).exists() else read_request(state)
+
+
 def read_plan(state: Path) -> Plan | None:
     """The plan of a testbed that was made; None before that.
 
@@ -91,8 +101,9 @@ def read_plan(state: Path) -> Plan | None:
     return Plan(**found, nodes=nodes)
 
 
-def write_plan(state: Path, plan: Plan) -> None:
-    """Keep the plan."""
+def write_plan(state: Path, plan: Plan, request: Request) -> None:
+    """Keep the plan, and what it was made for."""
+    write_whole(state / MADE_FOR, json.dumps(dataclasses.asdict(request), indent=1) + "\n")
     write_whole(state / PLAN, json.dumps(dataclasses.asdict(plan), indent=1) + "\n")
 
 
