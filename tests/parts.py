@@ -181,7 +181,10 @@ TEST_WIDE = (
             ("machines-stacks", "the other stacks are added to them"),
             ("machines-again", "provisioning them again changes nothing, and they are verified"),
             ("machines-run", "every stack trains on them, before and after a reboot of all"),
-            ("machines-return", "they come back after a power cut, and are removed without a trace"),
+            (
+                "machines-return",
+                "they come back after a power cut, and testbeds go without a trace while others stay",
+            ),
         )
     ),
     Part(

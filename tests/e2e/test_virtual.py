@@ -6,6 +6,7 @@ slow no part may take more than three quarters of an hour.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -187,6 +188,31 @@ def test_machines_run(machines: Testbed) -> None:
     wait_until_up(machines)
     machines.run("make", "--no-print-directory", "verify", timeout=PATIENCE_S)
     run_all(machines)
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Iterator[Testbed]:
+    """A second testbed of machines, clean ones, on the same host."""
+    bed = machines_testbed(
+        "trainbed-beside-test", "198.18.86", copy_repository(tmp_path / "trainbed"), TESTBED_ROUGH="false"
+    )
+    bed.down()
+    yield bed
+    bed.down()
+
+
+def test_machines_return_while_others_go(machines: Testbed, beside: Testbed) -> None:
+    beside.make("testbed")
+    taken = dataclasses.replace(beside, name="trainbed-taken-test", prefix=machines.prefix)
+    refused = taken.make("testbed", check=False)
+    assert refused.code != 0 and f"is the testbed {machines.name}'s: choose another range" in refused.output
+    taken.down()
+    for node in NODES:
+        beside.machine(node).pull_the_plug()
+    beside.down()
+    assert virtual_remains(beside.prefix) == [] and not beside.state.exists()
+    for node in NODES:
+        assert machines.node(node, "hostname").output.strip() == node
 
 
 def test_machines_return(machines: Testbed) -> None:

@@ -226,7 +226,12 @@ def test_a_testbed_that_is_asked_for_elsewhere_is_refused_and_its_own_networks_a
     with pytest.raises(MachinesError, match=r"made of master at 198\.18\.90\.10, .* asked for now: run make"):
         planned(other, tmp_path, tmp_path)
     removed: list[Request] = []
-    monkeypatch.setattr(network, "take_down", lambda request: bool(removed.append(request)))
+
+    def take_down(request: Request) -> bool:
+        removed.append(request)
+        return True
+
+    monkeypatch.setattr(network, "take_down", take_down)
     down(tmp_path, tmp_path, caches=False)
     assert removed == [REQUEST]
 
@@ -240,9 +245,7 @@ def test_networks_of_another_testbed_are_refused_and_left_alone(monkeypatch: pyt
         return links
 
     monkeypatch.setattr(network, "ip", ip)
-    with pytest.raises(
-        MachinesError, match=r"90\.0/24 is the testbed other's: choose another range"
-    ):
+    with pytest.raises(MachinesError, match=r"90\.0/24 is the testbed other's: choose another range"):
         network.check_owner(REQUEST)
     assert network.take_down(REQUEST) is False and set(asked) == {("link", "show")}
     network.check_owner(dataclasses.replace(REQUEST, name="other"))

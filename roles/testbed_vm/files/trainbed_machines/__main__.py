@@ -84,9 +84,9 @@ def planned(request: Request, state: Path, cache: Path) -> Plan:
             state / PASSWORDS, json.dumps({node: secrets.token_urlsafe(18) for node in plan.nodes}) + "\n"
         )
         write_plan(state, plan, request)
-    elif (made := places(made_for(state))) != (wanted := places(request)):
+    elif (before := places(made_for(state))) != (wanted := places(request)):
         raise MachinesError(
-            f"The testbed {request.name} was made of {made}, and {wanted} is asked for now: run make "
+            f"The testbed {request.name} was made of {before}, and {wanted} is asked for now: run make "
             "testbed-down first, or choose another name with TESTBED."
         )
     elif request.kind not in ("auto", plan.kind):
