@@ -101,6 +101,16 @@ def test_shared_storage_makes_nobody_root(name: str) -> None:
     assert {"nosuid", "nodev"} <= shared_mount(name)[1]
 
 
+@pytest.mark.on("master")
+def test_what_is_exported_makes_nobody_root_by_another_path(node: Host) -> None:
+    exports = node.file("/etc/exports.d/trainbed.exports")
+    if not exports.exists:
+        pytest.skip("this master exports nothing")
+    directory = exports.content_string.split()[0]
+    options = node.check_output("findmnt --noheadings --output OPTIONS --mountpoint %s", directory)
+    assert {"nosuid", "nodev"} <= set(options.split(","))
+
+
 @pytest.mark.on("workers")
 def test_a_workers_root_is_nobody_on_shared_storage(node: Host, name: str) -> None:
     if name == cluster.master():
