@@ -17,6 +17,10 @@ endif
 
 in = env="$$(requirements/bootstrap $(1))" && PATH="$$env/bin:$$PATH" && export PATH &&
 
+# Before anything is installed; but where somebody may have accepted a fault of this machine, only the role knows.
+accepts = $(findstring testbed_accepted_faults,$(ARGS))$(filter environment,$(origin ANSIBLE_INVENTORY))
+carries = requirements/bootstrap check && $(if $(accepts),,python3 roles/testbed/files/this-machine check --kind $(TESTBED_KIND) &&)
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help demo unit test test-wide inventory testbed testbed-down provision verify status plan matrix watch conformance report compare bench gpu-check lock lint clean
@@ -42,7 +46,7 @@ inventory: ## write an inventory for machines of your own; asks for what ARGS= l
 	@$(call in,controller) python -m inventory.new $(ARGS)
 
 testbed: ## make three nodes on this machine (TESTBED_KIND=container or vm, TESTBED=name TESTBED_PREFIX=198.18.n TESTBED_LINK_RATE=1gbit)
-	@$(call in,controller) ansible-playbook playbooks/testbed.yml $(ARGS)
+	@$(carries) $(call in,controller) ansible-playbook playbooks/testbed.yml $(ARGS)
 
 testbed-down: ## remove the testbed except for its caches
 	@$(call in,controller) ansible-playbook playbooks/testbed_down.yml $(ARGS)

@@ -202,3 +202,19 @@ def test_another_system_is_refused_before_anything_is_made(kind: str, tmp_path: 
     assert done.returncode == 1
     assert done.stderr.count("\n") == 1 and "this machine runs Darwin" in done.stderr
     assert not (tmp_path / ".cache").exists()
+
+
+def test_a_machine_that_cannot_carry_a_testbed_is_told_before_anything_is_installed(tmp_path: Path) -> None:
+    path = programs(tmp_path, docker='[ "$1" = --version ] && echo "podman version 4.3.1"')
+    home = {"PATH": path, "HOME": str(tmp_path)}
+
+    def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = ["make", "--no-print-directory", "-C", str(ROOT), *arguments]
+        return subprocess.run(command, env=home, capture_output=True, text=True, check=False)
+
+    done = make("testbed")
+    assert done.returncode != 0 and done.stdout.startswith("The command docker is Podman's here")
+    assert not (tmp_path / ".cache").exists()
+    # Who knows better is asked by the role, which comes later.
+    accepted = make("testbed", "--dry-run", "ARGS=-e '{testbed_accepted_faults: [podman]}'")
+    assert "playbooks/testbed.yml" in accepted.stdout and "this-machine" not in accepted.stdout
