@@ -226,7 +226,7 @@ TEST_WIDE = (
     ),
     Part(
         "resuming",
-        "a matrix resumed after a reboot, and after full disks",
+        "a matrix resumed after a reboot, and after full disks; a provisioning after its controller was lost",
         (pytest(*WIDE, "tests/e2e/test_going_on.py"),),
         Nodes.SHARED,
     ),

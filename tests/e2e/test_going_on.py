@@ -1,7 +1,8 @@
-"""A matrix is resumed after a fault: nothing is lost, and nothing is done twice."""
+"""A matrix, or a provisioning, goes on after a fault: nothing is lost, and nothing is done twice."""
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.e2e.matrices import epochs_trained, nothing_runs, records, small
-from tests.e2e.testbeds import Testbed, wait_for
+from tests.e2e.testbeds import Testbed, kill_group, wait_for
 
 pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
 
@@ -37,6 +38,31 @@ def little_room(testbed: Testbed, node: str, place: str, size: str) -> Iterator[
         yield
     finally:
         testbed.node(node, f"umount {place} && rm -rf /root/kept")
+
+
+def test_after_the_controller_was_lost_while_provisioning(testbed: Testbed) -> None:
+    environment = "/opt/trainbed/env/current"
+    paused = "systemctl is-active trainbed-timers-resume.timer"
+    testbed.node("worker2", f"rm {environment}/DIGEST")  # so that it is installed again
+    process = testbed.start("make", "--no-print-directory", "provision")
+    installing = "pgrep --full '[i]nstall-environment'"
+    wait_for(
+        "the environment is being installed",
+        lambda: testbed.node("worker2", installing, check=False).code == 0 or process.poll() is not None,
+        600,
+    )
+    assert process.poll() is None, process.communicate()[0]
+    assert testbed.node("worker1", paused).output.strip() == "active"
+    kill_group(process, signal.SIGKILL)
+    process.wait()
+    assert process.stdout is not None
+    process.stdout.close()  # the workers of Ansible that are left may hold its other end
+
+    assert "that process has ended, so the next command takes it over" in testbed.make("status").output
+    testbed.make("provision")
+    assert testbed.node("worker1", paused, check=False).output.strip() == "inactive"
+    testbed.make("verify", "ARGS=-k environment")
+    assert not testbed.make("provision").changed()
 
 
 def test_after_a_node_was_rebooted(testbed: Testbed) -> None:
