@@ -38,6 +38,26 @@ def states(testbed: Testbed) -> list[str]:
     return [each["State"].removeprefix("STATE_") for each in found]
 
 
+def test_a_slow_worker_takes_part_in_equal_work(testbed: Testbed) -> None:
+    matrix = small(testbed, "determined-slow", stacks="determined", epochs=1)
+    axes = matrix.read_text(encoding="utf-8").replace("seed: [1]", "seed: [1], slow_worker: [null, 0.5]")
+    matrix.write_text(axes, encoding="utf-8")
+    testbed.make("matrix", f"MATRIX={matrix}")
+    found = {
+        record["specification"]["conditions"]["slow_worker"]: record
+        for record in records(testbed, "determined-slow")
+    }
+    assert sorted(found, key=str) == [0.5, None]
+    assert {record["status"] for record in found.values()} == {"ok"}
+    assert len({record["weights_digest"] for record in found.values()}) == 1
+    # Half of one core.
+    (log,) = (testbed.root / "results/determined-slow").glob(f"*/{found[0.5]['run_id']}/01/ansible.log")
+    limited = log.read_text(encoding="utf-8").partition("Limit the processor time of the last worker")[2]
+    assert "worker2" in limited.partition("TASK [")[0]
+    quota = testbed.node("worker2", "systemctl show system.slice --property=CPUQuotaPerSecUSec --value")
+    assert quota.output.strip() == "infinity"
+
+
 def test_an_interrupted_experiment_is_ended(testbed: Testbed) -> None:
     matrix = matrix_of(testbed, "determined-interrupted", 300)
     interrupt(start_training(testbed, "make", "--no-print-directory", "matrix", matrix))
