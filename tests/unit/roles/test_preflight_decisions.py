@@ -15,7 +15,7 @@ import yaml
 from ansible.errors import AnsibleLookupError
 from ansible.parsing.dataloader import DataLoader
 
-from tests.unit.roles.loading import ROOT, call, load
+from tests.unit.roles.loading import ROOT, call, load, value_of
 
 decisions = load("roles/preflight/filter_plugins/preflight.py")
 declared_needs = load("roles/preflight/lookup_plugins/declared_needs.py")
@@ -473,3 +473,104 @@ def test_listeners_are_read_from_what_ss_prints(monkeypatch: pytest.MonkeyPatch)
         (53, "127.0.0.53", "systemd-resolve", 9, ""),
         (7077, "*", "java", 10, ""),
     ]
+
+
+#: What a node that can be used says of itself.
+FACTS = {
+    "distribution": "Debian",
+    "distribution_version": "12.11",
+    "distribution_major_version": "12",
+    "architecture": "x86_64",
+    "service_mgr": "systemd",
+    "all_ipv4_addresses": ["10.0.0.2"],
+}
+
+
+@pytest.mark.parametrize(
+    ("facts", "given", "said"),
+    [
+        ({}, {}, None),
+        ({}, {"shared_storage_kind": "mounted", "preflight_state": {"there": ["/shared"]}}, None),
+        (
+            {"distribution_major_version": "11", "distribution_version": "11.9"},
+            {},
+            "n runs Debian 11.9, which",
+        ),
+        (
+            {"distribution": "Fedora"},
+            {},
+            "n runs Fedora 12.11, which is not supported: use one of Debian 12 or",
+        ),
+        ({"architecture": "aarch64"}, {}, "n is a aarch64 machine: the locked environment is for x86_64."),
+        (
+            {"service_mgr": "openrc"},
+            {},
+            "n does not run systemd (but openrc): services could not be started.",
+        ),
+        (
+            {},
+            {"cluster_address": "fd00::2"},
+            "n has the IPv6 address fd00::2 in the inventory: the cluster is",
+        ),
+        (
+            {},
+            {"cluster_address": "10.0.0.9"},
+            "n has no interface with the address 10.0.0.9 (it has 10.0.0.2)",
+        ),
+        (
+            {"all_ipv4_addresses": []},
+            {},
+            "n has no interface with the address 10.0.0.2 (it has no IPv4 addre",
+        ),
+        (
+            {},
+            {"shared_storage_kind": "mounted"},
+            "n has no directory /shared, which shared_storage_kind 'moun",
+        ),
+    ],
+)
+def test_a_node_that_cannot_be_used_is_one_sentence(
+    facts: dict[str, Any], given: dict[str, Any], said: str | None
+) -> None:
+    defaults = yaml.safe_load((ROOT / "roles/preflight/defaults/main.yml").read_text(encoding="utf-8"))
+    usual = {
+        "cluster_address": "10.0.0.2",
+        "shared_storage_kind": "nfs",
+        "shared_storage_path": "/shared",
+        "preflight_state": {"there": []},
+    }
+    checks = value_of(
+        "preflight_node_checks",
+        "roles/preflight/vars/main.yml",
+        inventory_hostname="n",
+        ansible_facts=FACTS | facts,
+        preflight_distributions=defaults["preflight_distributions"],
+        **usual | given,
+    )
+    found = [each["say"].strip() for each in checks if each["wrong"]]
+    assert [each[: len(said or "")] for each in found] == ([said] if said else [])
+
+
+def test_a_mounted_directory_that_is_another_one_elsewhere_is_named() -> None:
+    def node(name: str, there: bool | None) -> dict[str, Any]:
+        seen = {} if there is None else {"preflight_same": {"stat": {"exists": there}}}
+        return {"inventory_hostname": name, **seen}
+
+    found = value_of(
+        "preflight_same_elsewhere",
+        "roles/preflight/vars/main.yml",
+        preflight_reached=["m", "w1", "w2"],
+        hostvars={"m": node("m", True), "w1": node("w1", False), "w2": node("w2", None)},
+    )
+    assert found == ["w1"]
+
+
+@pytest.mark.parametrize(
+    ("databases", "others"),
+    [([], []), (["postgres", "determined"], []), (["postgres", "gitlab"], ["gitlab"])],
+)
+def test_databases_of_others_are_named(databases: list[str], others: list[str]) -> None:
+    said = {"stdout_lines": databases}
+    file = "roles/postgresql/vars/main.yml"
+    found = value_of("postgresql_others", file, postgresql_databases=said, postgresql_database="determined")
+    assert found == others
