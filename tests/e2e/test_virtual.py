@@ -20,6 +20,7 @@ from trainbed_machines.plan import read_plan
 from tests.e2e import outside
 from tests.e2e.machines import virtual_remains
 from tests.e2e.testbeds import (
+    ON_FRESH_NODES,
     PLACE,
     ROOT,
     VIRTUAL_FOLDER,
@@ -247,7 +248,10 @@ def test_machines_emulated(emulated: Testbed) -> None:
         emulated.node(node, "iptables --version | grep nf_tables && iptables -N tried && iptables -X tried")
         assert "cpuset" in emulated.node(node, "cat /sys/fs/cgroup/cgroup.controllers").output.split()
     checked = provision(emulated, "ARGS=--check")
-    assert all(counts["failed"] == 0 and counts["changed"] > 0 for counts in checked.recap().values())
+    assert checked.changed() == set(NODES)
+    packages_too = {"docker.io", "docker-registry", "nfs-common", "nfs-kernel-server", "nginx-light"}
+    storage = {"/etc/exports.d/trainbed.exports", "nfs-server"}
+    assert checked.announced() >= ON_FRESH_NODES | packages_too | storage
     assert emulated.node("worker1", "test -e /etc/trainbed", check=False).code != 0
     emulated.down()
     assert virtual_remains(emulated.prefix) == [] and not emulated.state.exists()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.testbeds import Testbed, copy_repository, wait_for
+from tests.e2e.testbeds import ON_FRESH_NODES, Testbed, copy_repository, wait_for
 from tests.standins.determined import packages
 
 SLOTS = "DET_USER=trainbed DET_PASS=$(cat /etc/trainbed/determined/user-password) det slot list --json"
@@ -77,6 +77,7 @@ def test_nodes_of_the_next_release_boot(tmp_path: Path) -> None:
             == 3
         )
         assert "13" in bed.node("worker1", "cat /etc/debian_version").output
-        bed.make("provision", "ARGS=--check")
+        checked = bed.make("provision", "ARGS=--check")
+        assert checked.announced() >= ON_FRESH_NODES
     finally:
         bed.down()

@@ -51,6 +51,26 @@ class Done:
         """The hosts on which Ansible changed something."""
         return {host for host, counts in self.recap().items() if counts["changed"]}
 
+    def announced(self) -> set[str]:
+        """Packages, files and services that roles in check mode say they would install, write and start."""
+        return set(re.findall(r"^ {8}- (\S+)$", self.output, re.MULTILINE))
+
+
+#: Some of what every role would do to fresh nodes.
+ON_FRESH_NODES = {
+    "/etc/docker/daemon.json",
+    "/etc/hosts",
+    "/etc/nginx/sites-enabled/trainbed-artifacts",
+    "/etc/systemd/system/spark-master.service",
+    "/opt/trainbed/build-image",
+    "/opt/trainbed/install-environment",
+    "docker",
+    "docker-registry",
+    "nginx",
+    "spark-worker",
+    "squid",
+}
+
 
 @dataclasses.dataclass(frozen=True)
 class Testbed:
