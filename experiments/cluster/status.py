@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 from pathlib import Path
 from typing import Any, Final
@@ -70,9 +71,19 @@ class Lock(FrozenModel, extra="ignore"):
     @property
     def ended(self) -> bool:
         """Whether its process was one of this machine's and has ended."""
-        here = self.boot == BOOT_ID.read_text().strip()
+        here = self.boot == this_boot()
         ours = self.pid_namespace in (None, str(PID_NAMESPACE.readlink()))
         return here and ours and not is_alive({"pid": self.pid, "start": self.started, "boot": self.boot})
+
+    @property
+    def before_restart(self) -> bool:
+        """Whether its process was on a machine of this one's name, in another boot."""
+        return self.host == socket.gethostname() and self.boot not in ("", this_boot())
+
+
+def this_boot() -> str:
+    """What tells this boot of this machine from every other."""
+    return BOOT_ID.read_text(encoding="ascii").strip()
 
 
 class Stacks(FrozenModel, extra="ignore"):

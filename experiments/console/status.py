@@ -148,7 +148,11 @@ def _lock(status: ClusterStatus) -> str:
     if lock is None:
         return "free"
     text = f"'{lock.verb}' by {lock.user} on {lock.host} (process {lock.pid}), since {lock.since}"
-    return f"{text}; that process has ended, so the next command takes it over" if lock.ended else text
+    if lock.ended:
+        return f"{text}; that process has ended, so the next command takes it over"
+    if lock.before_restart:
+        return f"{text}; if that is this machine, it was restarted since, and the next command takes it over"
+    return text
 
 
 def _stacks(status: ClusterStatus) -> str:

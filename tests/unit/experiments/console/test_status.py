@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -176,6 +178,16 @@ def test_a_lock_is_stale_only_if_its_process_was_here() -> None:
     assert not Lock.model_validate({**me, "started": "1", "boot": "another"}).ended
     assert not Lock.model_validate({**me, "started": "1", "pid_namespace": "pid:[1]"}).ended
     assert not Lock.model_validate({}).ended  # a damaged file
+
+
+def test_a_lock_from_before_a_restart_of_this_machine_is_called_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock = {**HELD, "host": socket.gethostname()}
+    out = re.sub(r"\s+", " ", shown(cluster(lock=lock), tmp_path, capsys))
+    assert "; if that is this machine, it was restarted since, and the next command takes it over" in out
+    assert not Lock.model_validate({**lock, "host": "elsewhere"}).before_restart
+    assert not Lock.model_validate({"host": socket.gethostname()}).before_restart
 
 
 @pytest.mark.parametrize(
