@@ -199,8 +199,9 @@ def test_machines_run(machines: Testbed) -> None:
 @pytest.fixture
 def beside(tmp_path: Path) -> Iterator[Testbed]:
     """A second testbed of machines, clean ones, on the same host."""
+    small = {"TESTBED_ROUGH": "false", "TESTBED_MEMORY_MB": "1500"}
     bed = machines_testbed(
-        "trainbed-beside-test", "198.18.86", copy_repository(tmp_path / "trainbed"), TESTBED_ROUGH="false"
+        "trainbed-beside-test", "198.18.86", copy_repository(tmp_path / "trainbed"), **small
     )
     bed.down()
     yield bed
