@@ -13,7 +13,7 @@ from experiments.cluster.environment import Gpu
 from experiments.cluster.playbooks import Playbooks, failure_message, last_lines
 from experiments.util.errors import UserError
 from experiments.util.models import FrozenModel
-from experiments.util.processes import BOOT_ID, is_alive
+from experiments.util.processes import is_alive, this_boot
 from training.spec import explain
 
 CLOCK_S: Final = 0.1  # seconds that are no difference between clocks
@@ -79,11 +79,6 @@ class Lock(FrozenModel, extra="ignore"):
     def before_restart(self) -> bool:
         """Whether its process was on a machine of this one's name, in another boot."""
         return self.host == socket.gethostname() and self.boot not in ("", this_boot())
-
-
-def this_boot() -> str:
-    """What tells this boot of this machine from every other."""
-    return BOOT_ID.read_text(encoding="ascii").strip()
 
 
 class Stacks(FrozenModel, extra="ignore"):

@@ -64,6 +64,11 @@ def self_identity() -> dict[str, str | int]:
     return _identity(os.getpid())
 
 
+def this_boot() -> str:
+    """What tells this boot of this machine from every other."""
+    return BOOT_ID.read_text(encoding="ascii").strip()
+
+
 def is_alive(identity: object) -> bool:
     """Whether the process that `self_identity` described is still running on this machine."""
     if not isinstance(identity, dict) or not isinstance(identity.get("pid"), int):
@@ -88,7 +93,7 @@ def _identity(pid: int) -> dict[str, str | int]:
         start = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()[19]
     except OSError:
         start = ""
-    return {"pid": pid, "start": start, "boot": BOOT_ID.read_text().strip()}
+    return {"pid": pid, "start": start, "boot": this_boot()}
 
 
 def _family(pids: Iterable[int]) -> list[psutil.Process]:

@@ -255,6 +255,7 @@ def test_machines_emulated(emulated: Testbed) -> None:
         assert "cpuset" in emulated.node(node, "cat /sys/fs/cgroup/cgroup.controllers").output.split()
     checked = provision(emulated, "ARGS=--check")
     assert checked.changed() == set(NODES)
+    assert all(counts["failed"] == 0 for counts in checked.recap().values())
     packages_too = {"docker.io", "docker-registry", "nfs-common", "nfs-kernel-server", "nginx-light"}
     storage = {"/etc/exports.d/trainbed.exports", "nfs-server"}
     assert checked.announced() >= ON_FRESH_NODES | packages_too | storage
