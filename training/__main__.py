@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from training.errors import CheckpointError, DataError, explain_failure
+from training.errors import CheckpointError, DataError, WorkloadError, explain_failure
 from training.spec import DataSpec, RunSpec, SpecError, read_spec
 
 TRAIN_EXAMPLE = """\
@@ -101,15 +101,16 @@ def _run(command: Callable[[], int]) -> int:
     """Run a command; errors that a user can act on are one sentence, without a traceback."""
     try:
         return command()
-    except (SpecError, DataError, CheckpointError, OSError) as error:
+    except (SpecError, DataError, WorkloadError, CheckpointError, OSError) as error:
         sys.stderr.write(f"{explain_failure(error)}\n")
         return 1
 
 
 def _prepare(given: argparse.Namespace) -> int:
-    from training.data.prepare import prepare
+    from training.data.prepare import Place, prepare
 
-    prepared = prepare(read_spec(DataSpec, given.data_spec), given.reviews, given.out, given.files)
+    place = Place(given.files, given.reviews)
+    prepared = prepare(read_spec(DataSpec, given.data_spec), place, given.out)
     if not given.json:
         print(f"{'Prepared' if prepared.created else 'Found'} the data set {prepared.path}.")
     print(json.dumps({"digest": prepared.digest, "path": str(prepared.path), "created": prepared.created}))
@@ -117,8 +118,8 @@ def _prepare(given: argparse.Namespace) -> int:
 
 
 def _tokenise(given: argparse.Namespace) -> int:
-    from training.data.in_run import tokenise_alone
     from training.util.process import process_start
+    from training.workloads.text_classification.in_run import tokenise_alone
 
     # Timed from the start of this process: loading the libraries is part of the wait.
     tokenise_alone(read_spec(RunSpec, given.spec), given.data, given.out, process_start())
@@ -126,12 +127,12 @@ def _tokenise(given: argparse.Namespace) -> int:
 
 
 def _train(given: argparse.Namespace) -> int:
-    from training.data.prepare import prepare
+    from training.data.prepare import Place, prepare
     from training.local import local_spec, settings
 
     chosen = settings(given.set)
     data, finish = local_spec(chosen)
-    prepared = prepare(data, given.reviews, given.out / "data")
+    prepared = prepare(data, Place(reviews=given.reviews), given.out / "data")
     spec = finish(prepared.digest)
     if given.dry_run:
         print(spec.model_dump_json(indent=2))
@@ -142,7 +143,7 @@ def _train(given: argparse.Namespace) -> int:
     file = folder / "spec.json"
     file.write_text(spec.model_dump_json(indent=2), encoding="utf-8")
     if spec.conditions.tokenizing == "in_run":
-        from training.data.in_run import tokenise_alone
+        from training.workloads.text_classification.in_run import tokenise_alone
 
         tokenise_alone(spec, prepared.path, folder, time.time())
     # By exec, as libraries read the number of threads when they are loaded.

@@ -19,6 +19,10 @@ class DataError(ValueError):
     """Data that can't be used; its text is one sentence for whoever prepared it."""
 
 
+class WorkloadError(ValueError):
+    """A workload that can't be used; its text is one sentence for whoever wrote or named it."""
+
+
 class LaunchError(RuntimeError):
     """The process was not launched as specified; its text is one sentence for whoever launched it."""
 

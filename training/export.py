@@ -1,35 +1,30 @@
-"""The trained model, as a folder that `transformers` loads."""
+"""The trained model, as a folder in the form in which people load it."""
 
 from __future__ import annotations
 
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
-
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from training.checkpoint import CheckpointFolder
-from training.data.dataset import ENCODER, open_dataset
 from training.errors import CheckpointError
-from training.model import build_model
 from training.spec import RunSpec
-
-CLASSES = {0: "negative", 1: "positive"}
+from training.workload import open_workload
 
 
 def export(spec: RunSpec, data: Path, out: Path, to: Path) -> Path:
-    """Write weights, configuration and tokenizer of a run's newest good checkpoint into a new folder.
+    """Write the model of a run's newest good checkpoint into a new folder, as its workload does.
 
     Args:
         spec: the run.
         data: folder of its prepared data set.
         out: the run's folder.
-        to: the new folder, for `from_pretrained` of AutoModelForSequenceClassification and AutoTokenizer.
+        to: the new folder.
 
     Raises:
         CheckpointError: there is no good checkpoint, or `to` exists.
         DataError: the data set is not the run's.
+        WorkloadError: the workload can't be used.
         OSError: `to` can't be written.
     """
     if to.exists():
@@ -38,23 +33,13 @@ def export(spec: RunSpec, data: Path, out: Path, to: Path) -> Path:
     name, faults = checkpoints.newest()
     if name is None:
         raise CheckpointError(" ".join([f"There is no good checkpoint in {checkpoints.path}.", *faults]))
-    dataset = open_dataset(data, spec.work.data_digest)
-    model: Any = build_model(spec.work, dataset)
+    workload = open_workload(spec.work, data, spec.conditions, out)
+    model = workload.model()
     model.load_state_dict(checkpoints.read(name)["model"])
-    model.config.id2label = CLASSES
-    model.config.label2id = {label: number for number, label in CLASSES.items()}
-    if (data / ENCODER).is_dir():
-        tokenizer = AutoTokenizer.from_pretrained(data / ENCODER)
-    else:
-        names = {f"{kind}_token": f"[{kind.upper()}]" for kind in ("unk", "cls", "sep", "pad", "mask")}
-        fast: Any = PreTrainedTokenizerFast
-        tokenizer = fast(tokenizer_file=str(data / "tokenizer.json"), **names)
-    tokenizer.model_max_length = spec.work.data.max_length
     to.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".export-", dir=to.parent))
     try:
-        model.save_pretrained(draft)
-        tokenizer.save_pretrained(draft)
+        workload.save_model(model, draft)
         draft.chmod(0o755)
         draft.rename(to)
     finally:

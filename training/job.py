@@ -17,12 +17,12 @@ from training.loop import train
 from training.metrics.gpu import start_sampling, stop_sampling
 from training.metrics.phases import SAMPLE_EVERY, Phases, clock_for
 from training.metrics.resource_use import Meter
-from training.model import weights_digest
 from training.session import Session
 from training.spec import RunSpec
 from training.util.digest import code_digest
 from training.util.files import write_json
 from training.util.process import keep_freed_memory, process_facts
+from training.weights import weights_digest
 
 
 def run_job(

@@ -55,12 +55,12 @@ def local_spec(chosen: dict[str, Any]) -> tuple[DataSpec, Callable[[str], RunSpe
     """
     threads = len(os.sched_getaffinity(0))
     try:
-        data = DataSpec.model_validate(DATA | chosen.get("data", {}))
+        data = DataSpec.model_validate({"data": DATA | chosen.get("data", {})})
     except ValidationError as error:
         raise SpecError(explain(error)) from error
 
     def finish(digest: str) -> RunSpec:
-        work = WORK | chosen.get("work", {}) | {"data": data, "data_digest": digest}
+        work = WORK | chosen.get("work", {}) | dict(data) | {"data_digest": digest}
         conditions = {"threads": threads} | chosen.get("conditions", {})
         try:
             return RunSpec.model_validate({"stack": "local", "work": work, "conditions": conditions})

@@ -10,20 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.nn import functional
 
-from training.data.batches import Batch, global_batches, load_batch, rank_share
-from training.data.dataset import open_dataset
-from training.data.in_run import find_tokens
-from training.distributed.collective import sum_over_ranks
+from training.data.batches import global_batches, rank_share
+from training.distributed.collective import share_buffers, sum_over_ranks
 from training.errors import DivergedError, Stopped, out_of_memory
 from training.memory import explain_shortage
 from training.metrics.phases import Phases
 from training.metrics.recorder import Recorder
-from training.model import model_name
 from training.session import RankStatus, Session
 from training.spec import Conditions, Work
 from training.state import Training, resume, save, set_up
+from training.workload import Batch, open_workload
 
 
 @dataclass(frozen=True)
@@ -57,16 +54,16 @@ def train(
 
     Raises:
         DataError: the data set is not the one that the work asks for.
+        WorkloadError: the workload can't be used.
         CheckpointError: a checkpoint is from another work, or can't be written.
         DivergedError: the loss is no longer a number.
         ShortOfMemoryError: a step does not fit into memory.
         Stopped: the session was told to stop.
     """
     phases.begin("data")
-    tokens = find_tokens(run) if conditions.tokenizing == "in_run" else None
-    dataset = open_dataset(data, work.data_digest, in_loop=conditions.tokenizing == "in_loop", tokens=tokens)
+    workload = open_workload(work, data, conditions, run)
     phases.begin("other")
-    training = set_up(work, dataset, session, phases, conditions)
+    training = set_up(workload, session, phases, conditions)
     phases.begin("checkpoint")
     resumed_from = resume(training)
     phases.begin("other")
@@ -76,8 +73,9 @@ def train(
         steps_per_epoch=work.steps_per_epoch,
         world_size=session.world_size,
         parameters=sum(parameter.numel() for parameter in training.model.parameters()),
-        model=model_name(work),
-        data=dataset.name,
+        model=workload.model_name(),
+        data=workload.data_name(),
+        metric=work.data.metric,
     )
     if resumed_from:
         session.report("resume", steps=resumed_from, epochs=len(training.epochs))
@@ -98,6 +96,7 @@ def run_epoch(training: Training, status: RankStatus) -> None:
     figures = {"epoch": epoch} | train_epoch(training, epoch, status, started)
     if epoch % work.evaluate_every_epochs == 0 or epoch == work.epochs:
         phases.begin("evaluation")
+        share_buffers(session, training.model)
         figures |= evaluate(training)
     phases.begin("other")
     phases.settle()
@@ -113,7 +112,7 @@ def run_epoch(training: Training, status: RankStatus) -> None:
 def train_epoch(training: Training, epoch: int, status: RankStatus, started: float) -> dict[str, Any]:
     """Take the remaining steps of `epoch` (from 1).
 
-    Returns `train_loss`, the mean over all its reviews and ranks, and `lr`, the last step's learning rate.
+    Returns `train_loss`, the mean over all its samples and ranks, and `lr`, the last step's learning rate.
 
     Raises:
         DivergedError: the mean is not a number.
@@ -123,7 +122,7 @@ def train_epoch(training: Training, epoch: int, status: RankStatus, started: flo
     training.replica.train()
     recorder = Recorder(work, session, status, training.reports_every_step)
     batches = global_batches(
-        len(training.data.train),
+        work.data.train,
         work.global_batch,
         keep_last=work.last_batch == "keep",
         seed=work.seed,
@@ -138,7 +137,7 @@ def train_epoch(training: Training, epoch: int, status: RankStatus, started: flo
 
         phases.begin_step()
         try:
-            loss, weight = take_step(training, batch)
+            loss, weight = take_step(training, batch, epoch)
         except (RuntimeError, MemoryError) as error:
             if not out_of_memory(error):
                 raise
@@ -154,17 +153,17 @@ def train_epoch(training: Training, epoch: int, status: RankStatus, started: flo
             save_checkpoint(training)
             recorder.pause()
 
-    reviews = min(len(training.data.train), work.steps_per_epoch * work.global_batch)
-    mean = sum_over_ranks(session, training.loss_sum.clone()).item() / reviews
+    samples = min(work.data.train, work.steps_per_epoch * work.global_batch)
+    mean = sum_over_ranks(session, training.loss_sum.clone()).item() / samples
     if mean != mean:
         raise DivergedError(f"The training loss of epoch {epoch} is not a number on one of the ranks.")
     return {"train_loss": mean, "lr": training.last_learning_rate}
 
 
-def take_step(training: Training, global_batch: torch.Tensor) -> tuple[torch.Tensor, float]:
-    """One step of the optimiser on the reviews numbered `global_batch`.
+def take_step(training: Training, global_batch: torch.Tensor, epoch: int) -> tuple[torch.Tensor, float]:
+    """One step of the optimiser on the samples numbered `global_batch`.
 
-    Returns the mean loss of this rank's reviews, a scalar, and its weight `share x ranks / batch`: 1 unless
+    Returns the mean loss of this rank's samples, a scalar, and its weight `share x ranks / batch`: 1 unless
     the batch is uneven. DistributedDataParallel averages gradients over the ranks; the weights make that
     average the mean over the global batch.
     """
@@ -172,13 +171,13 @@ def take_step(training: Training, global_batch: torch.Tensor) -> tuple[torch.Ten
     phases.begin("data")
     share = rank_share(global_batch, session.rank, session.world_size)
     weight = len(share) * session.world_size / len(global_batch)
-    # A rank without a review in this batch still takes one, with weight 0: the others wait for it.
+    # A rank without a sample in this batch still takes one, with weight 0: the others wait for it.
     mine = share if len(share) else global_batch[:1]
     micro_batches = mine.chunk(training.work.gradient_accumulation)
     loss = torch.zeros((), device=session.device)
     for number, chosen in enumerate(micro_batches, start=1):
         phases.begin("data")
-        batch = load_batch(training.data.train, chosen, session.device)
+        batch = training.batch("train", chosen, epoch)
         # Gradients accumulate on each rank; only the last micro-batch's pass sends them.
         with nullcontext() if number == len(micro_batches) else training.no_sync():
             loss += forward_backward(training, batch, len(chosen) / len(mine), weight)
@@ -190,14 +189,13 @@ def take_step(training: Training, global_batch: torch.Tensor) -> tuple[torch.Ten
 
 
 def forward_backward(training: Training, batch: Batch, fraction: float, weight: float) -> torch.Tensor:
-    """Forward and backward pass over a batch that is a `fraction` of this rank's reviews in a step.
+    """Forward and backward pass over a batch that is a `fraction` of this rank's samples in a step.
 
     Adds the gradients of the batch's share of the mean loss times `weight`; returns that share.
     """
     phases = training.phases
     phases.begin("forward")
-    logits = training.replica(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
-    loss = functional.cross_entropy(logits, batch.labels) * fraction  # logits: [reviews, 2]
+    loss = training.workload.loss(training.replica, batch) * fraction
     phases.begin("backward")  # its last gradients begin "exposed_sync"
     (loss * weight).backward()  # type: ignore[no-untyped-call]
     return loss.detach()
@@ -205,34 +203,29 @@ def forward_backward(training: Training, batch: Batch, fraction: float, weight: 
 
 @torch.inference_mode()
 def evaluate(training: Training) -> dict[str, Any]:
-    """Loss and accuracy over the validation split: each review counted exactly once, whatever the world size.
+    """The metrics over the validation split: each sample counted exactly once, whatever the world size.
 
     Raises:
-        RuntimeError: the ranks together counted more or fewer reviews than there are.
+        RuntimeError: the ranks together counted more or fewer samples than there are.
     """
-    session, reviews, model = training.session, training.data.validation, training.model
+    session, workload, model = training.session, training.workload, training.model
+    samples, epoch = training.work.data.validation, len(training.epochs) + 1
     model.eval()
-    sums = torch.zeros(3, dtype=torch.float64, device=session.device)  # loss, correct, reviews
-    share = rank_share(torch.arange(len(reviews)), session.rank, session.world_size)
+    # The workload's sums, and the number of samples.
+    sums = torch.zeros(len(workload.SUMS) + 1, dtype=torch.float64, device=session.device)
+    share = rank_share(torch.arange(samples), session.rank, session.world_size)
     for chosen in torch.split(
         share, -(-training.work.batch_per_worker // training.work.gradient_accumulation)
     ):
-        if not len(chosen):  # more ranks than reviews
+        if not len(chosen):  # more ranks than samples
             continue
-        batch = load_batch(reviews, chosen, session.device)
-        logits = model(input_ids=batch.input_ids, attention_mask=batch.attention_mask).logits
-        sums[0] += functional.cross_entropy(logits, batch.labels, reduction="sum")
-        sums[1] += (logits.argmax(dim=1) == batch.labels).sum()
-        sums[2] += len(chosen)
-    loss, correct, count = sum_over_ranks(session, sums).tolist()
-    if count != len(reviews):
-        raise RuntimeError(f"The ranks evaluated {count:.0f} reviews together, but there are {len(reviews)}.")
-    return {
-        "validation_loss": loss / count,
-        "validation_accuracy": correct / count,
-        "validation_correct": int(correct),
-        "validation_count": int(count),
-    }
+        sums[:-1] += workload.score(model, training.batch("validation", chosen, epoch))
+        sums[-1] += len(chosen)
+    *totals, count = sum_over_ranks(session, sums).tolist()
+    if count != samples:
+        raise RuntimeError(f"The ranks evaluated {count:.0f} samples together, but there are {samples}.")
+    metrics = workload.metrics(dict(zip(workload.SUMS, totals, strict=True)), samples) | {"count": samples}
+    return {f"validation_{name}": value for name, value in metrics.items()}
 
 
 def save_checkpoint(training: Training) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import traceback
 
 import torch
-from torch.nn import functional
 
 from training.errors import ShortOfMemoryError, first_line, out_of_memory
 from training.state import Training
@@ -20,11 +19,12 @@ def explain_shortage(training: Training, error: Exception) -> ShortOfMemoryError
     """
     reason = first_line(error).rstrip(".")
     traceback.clear_frames(error.__traceback__)
-    work = training.work
+    work, tokens = training.work, training.work.data.tokens_per_sample
     tried = -(-work.batch_per_worker // work.gradient_accumulation)
     fits = fitting_batch(training, tried // 2)
+    shorter = "a shorter max_length or " if tokens else ""
     if fits is None:
-        advice = "not even one review at a time fits: use a shorter max_length or a smaller model"
+        advice = f"not even one sample at a time fits: use {shorter}a smaller model"
     elif work.gradient_accumulation > 1:
         accumulation = -(-work.batch_per_worker // fits)
         advice = f"{fits} fit here: use gradient_accumulation {accumulation}"
@@ -32,12 +32,10 @@ def explain_shortage(training: Training, error: Exception) -> ShortOfMemoryError
         accumulation = -(-work.batch_per_worker // fits)
         advice = (
             f"{fits} fit here: use batch_per_worker {fits}, or keep the batch and use gradient_accumulation "
-            f"{accumulation}; activation_checkpointing or a shorter max_length also help"
+            f"{accumulation}; {shorter}activation_checkpointing also helps"
         )
-    return ShortOfMemoryError(
-        f"Not enough memory for {tried} reviews of {work.data.max_length} tokens at once "
-        f"({reason}); {advice}."
-    )
+    size = f" of {tokens} tokens" if tokens else ""
+    return ShortOfMemoryError(f"Not enough memory for {tried} samples{size} at once ({reason}); {advice}.")
 
 
 def fitting_batch(training: Training, largest: int) -> int | None:
@@ -51,22 +49,21 @@ def fitting_batch(training: Training, largest: int) -> int | None:
 
 
 def _fits(training: Training, size: int) -> bool:
-    device, length = training.session.device, training.work.data.max_length
+    device, workload = training.session.device, training.workload
     training.optimiser.zero_grad(set_to_none=True)
     if device.type == "cuda":
         torch.cuda.empty_cache()
     weights = [parameter for parameter in training.model.parameters() if parameter.requires_grad]
     try:
-        # AdamW's two moments, if the first step has not created them yet.
+        # An optimiser's two moments, if the first step has not created them yet.
         moments = [] if training.optimiser.state else [torch.empty_like(each) for each in weights * 2]
-        tokens = torch.zeros(size, length, dtype=torch.long, device=device)
-        labels = torch.zeros(size, dtype=torch.long, device=device)
+        batch = training.batch("train", torch.arange(size) % training.work.data.train, epoch=1)
         gradients = []
         # Twice, keeping the first gradients: accumulation holds both.
         for _ in range(2):
-            logits = training.model(input_ids=tokens, attention_mask=torch.ones_like(tokens)).logits
+            loss = workload.loss(training.model, batch)
             # Not `backward`: DistributedDataParallel would send gradients to ranks that do not expect any.
-            gradients.append(torch.autograd.grad(functional.cross_entropy(logits, labels), weights))
+            gradients.append(torch.autograd.grad(loss, weights))
         if device.type == "cuda":
             torch.cuda.synchronize(device)
     except RuntimeError as error:

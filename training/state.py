@@ -10,24 +10,21 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from training.data.batches import load_batch
-from training.data.dataset import Dataset
-from training.distributed.collective import StopVote, gather, replicate
+from training.distributed.collective import StopVote, gather, replicate, share_buffers
 from training.metrics.phases import Phases
-from training.model import build_model, learning_rate_factor
 from training.session import Position, Session
 from training.spec import Conditions, Work
 from training.util.seeds import derive_seed
+from training.workload import Batch, Workload, to_device
 
 
 @dataclass
 class Training:
     """The state of training on one rank."""
 
-    work: Work
+    workload: Workload
     session: Session
     phases: Phases
-    data: Dataset
     model: torch.nn.Module  # the one that is evaluated and saved
     replica: torch.nn.Module  # the same weights, wrapped so that gradients are averaged over the ranks
     optimiser: torch.optim.Optimizer
@@ -41,11 +38,18 @@ class Training:
     seconds: float = 0.0  # that the current epoch took before its last checkpoint
 
     @property
+    def work(self) -> Work:
+        """What is done."""
+        return self.workload.work
+
+    @property
     def last_learning_rate(self) -> float:
         """The learning rate that the last step used."""
-        work = self.work
-        factor = learning_rate_factor(self.steps - 1, work.warmup_steps, work.steps_per_epoch * work.epochs)
-        return work.learning_rate * factor
+        return self.work.learning_rate * self.workload.learning_rate_factor(self.steps - 1)
+
+    def batch(self, split: str, chosen: torch.Tensor, epoch: int) -> Batch:
+        """The samples of a split with the numbers `chosen`, on this rank's device."""
+        return to_device(self.workload.batch(split, chosen, epoch), self.session.device)
 
     def end_step(self) -> None:
         """Count a finished step."""
@@ -67,28 +71,21 @@ class Training:
 
 
 def set_up(
-    work: Work, data: Dataset, session: Session, phases: Phases, conditions: Conditions | None = None
+    workload: Workload, session: Session, phases: Phases, conditions: Conditions | None = None
 ) -> Training:
     """The state before the first step: equal weights on all ranks, dropout seeded differently on each."""
-    model = build_model(work, data).to(session.device)
+    work = workload.work
+    model = workload.model().to(session.device)
     torch.manual_seed(derive_seed(work.seed, "dropout", session.rank))
-    # Weight decay on all parameters; `fused` is the same arithmetic in one pass.
-    optimiser = torch.optim.AdamW(
-        model.parameters(), lr=work.learning_rate, weight_decay=work.weight_decay, fused=True
-    )
-    steps = work.steps_per_epoch * work.epochs
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda step: learning_rate_factor(step, work.warmup_steps, steps)
-    )
+    optimiser = workload.optimiser(model)
     return Training(
-        work=work,
+        workload=workload,
         session=session,
         phases=phases,
-        data=data,
         model=model,
         replica=replicate(model, session, partial(phases.begin, "exposed_sync"), work.gradient_sync),
         optimiser=optimiser,
-        schedule=schedule,
+        schedule=torch.optim.lr_scheduler.LambdaLR(optimiser, workload.learning_rate_factor),
         vote=StopVote(session),
         loss_sum=torch.zeros((), dtype=torch.float64, device=session.device),
         reports_every_step=conditions is not None and conditions.reporting == "step",
@@ -98,6 +95,7 @@ def set_up(
 def save(training: Training) -> None:
     """Save all that the next steps depend on, including every rank's random state and share of the loss."""
     session = training.session
+    share_buffers(session, training.model)
     own = {
         "random_state": _random_state(session.device),
         "loss_sum": training.loss_sum.item(),
@@ -133,13 +131,13 @@ def resume(training: Training) -> int:
         raise RuntimeError(f"The ranks see different checkpoints (steps {seen}); is their storage shared?")
     if state is None:
         return 0
+    _settle_buckets(training)  # which changes buffers, such as running means: before they are restored
     training.model.load_state_dict(state["model"])
     training.optimiser.load_state_dict(state["optimiser"])
     training.schedule.load_state_dict(state["schedule"])
     training.epochs[:] = state["epochs"]
     training.epoch_steps, training.steps = state["epoch_steps"], state["steps"]
     training.seconds = state["seconds"]
-    _settle_buckets(training)
     own = state["ranks"][session.rank]
     training.loss_sum.fill_(own["loss_sum"])
     _set_random_state(own["random_state"], session.device)
@@ -152,13 +150,11 @@ def _settle_buckets(training: Training) -> None:
     # checkpoint was made with.
     if training.replica is training.model:
         return
-    first = torch.zeros(1, dtype=torch.int64)
-    batch = load_batch(training.data.train, first, training.session.device)
+    # Of two samples: normalising over a batch of one is an error.
+    batch = training.batch("train", torch.arange(min(2, training.work.data.train)), epoch=1)
     training.replica.train()
     for _ in range(2):  # the second one starts with the rearrangement
-        training.replica(
-            input_ids=batch.input_ids, attention_mask=batch.attention_mask
-        ).logits.sum().backward()
+        training.workload.loss(training.replica, batch).backward()  # type: ignore[no-untyped-call]
     training.optimiser.zero_grad()
 
 

@@ -1,6 +1,6 @@
 """The code archive: the training package as one zip whose digest says which code a run used.
 
-It also holds the launchers of stacks outside the checkout, beside the checkout's own.
+It also holds what lies outside the checkout: launchers of stacks, and a user's own workload.
 """
 
 from __future__ import annotations
@@ -9,33 +9,36 @@ import hashlib
 import io
 import zipfile
 from collections.abc import Sequence
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from experiments.cluster import declarations, stack_facts
 from experiments.cluster.stack_folders import outside_launchers, role_of
 from experiments.util.errors import UserError
 from experiments.util.files import file_sha256
-from training.util.digest import code_digest
+from training.registry import folder_name
+from training.util.digest import code_digest, files_in
 
 #: Files that only describe a role, for reports, cleaning up, verifying, and readers.
 DESCRIBING = {declarations.FILE, stack_facts.FILE, Path("README.md")}
 
 
-def training_archive(root: Path) -> bytes:
-    """The code archive of the checkout at `root`.
+def training_archive(root: Path, workload: Path | None = None) -> bytes:
+    """The code archive of the checkout at `root`, with a user's own workload in a folder elsewhere.
 
     Raises:
         UserError: the training package is missing, or two launchers have the same name.
     """
-    return build_archive(root / "training", outside_launchers(root))
+    return build_archive(root / "training", outside_launchers(root), workload)
 
 
-def build_archive(package: Path, launchers: Sequence[Path] = ()) -> bytes:
+def build_archive(package: Path, launchers: Sequence[Path] = (), workload: Path | None = None) -> bytes:
     """The Python files of `package` as a zip that holds the package at its top; equal code gives equal bytes.
 
     Args:
         package: the folder.
         launchers: files to put beside the package's own launchers.
+        workload: a folder to put, with all its files, beside the package's own workloads.
 
     Raises:
         UserError: there is no such package.
@@ -52,8 +55,13 @@ def build_archive(package: Path, launchers: Sequence[Path] = ()) -> bytes:
     buffer = io.BytesIO()
     # Uncompressed and with a fixed date: neither zlib's version nor the files' times may change the digest.
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_STORED) as archive:
-        named = [(path.relative_to(package).as_posix(), path) for path in files]
-        for name, path in sorted([*named, *((f"launchers/{path.name}", path) for path in launchers)]):
+        named: list[tuple[str, Traversable]] = []
+        named += [(path.relative_to(package).as_posix(), path) for path in files]
+        named += [(f"launchers/{path.name}", path) for path in launchers]
+        if workload is not None:
+            among = f"workloads/{folder_name(workload.name)}"
+            named += [(f"{among}/{name}", path) for name, path in files_in(workload)]
+        for name, path in sorted(named, key=lambda each: each[0]):
             entry = zipfile.ZipInfo(f"{package.name}/{name}", date_time=(1980, 1, 1, 0, 0, 0))
             entry.create_system = 3  # Unix, wherever it is built
             entry.external_attr = 0o100644 << 16

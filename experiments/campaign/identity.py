@@ -11,7 +11,7 @@ from experiments.cluster.description import PreparedCluster
 from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
 from experiments.util.models import FrozenModel
-from training.spec import Sha256
+from training.settings import Sha256
 
 
 class Identity(FrozenModel):

@@ -63,10 +63,11 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> PreparedClus
 
     screen.status("preparing the cluster and the data set", now=True)
     archive = folder / "training.zip"
-    write_whole(archive, training_archive(playbooks.root))
+    write_whole(archive, training_archive(playbooks.root, matrix.workload_folder))
     variables = {
         "prepare_code_archive": str(archive.absolute()),
-        "prepare_data_spec": matrix.data.model_dump(mode="json"),
+        "prepare_data_spec": matrix.data_spec.model_dump(mode="json"),
+        "prepare_named": list(matrix.data.files),
         "prepare_files": str(matrix.folder.absolute()),
         "prepare_dest": str(folder.absolute()),
     }
@@ -76,7 +77,7 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> PreparedClus
         shown = "\n".join(f"  {line}" for line in last_lines(log))
         message = failure_message(log) or "its last lines are above"
         raise UserError(f"{shown}\nplaybooks/prepare.yml failed: {message} Its full output is in {log}.")
-    return read_prepared(folder, matrix.data)
+    return read_prepared(folder, matrix.data_spec)
 
 
 def end_orphaned_playbooks(playbooks: Playbooks, results: Path) -> None:

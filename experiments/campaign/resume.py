@@ -79,7 +79,7 @@ def campaign_for(
     """
     say = playbooks.screen.line
     folder = root / "results" / matrix.name
-    archive = training_archive(root)
+    archive = training_archive(root, matrix.workload_folder)
     identity = identity_of(root, matrix, prepared, sha256(archive), plan)
     existing = campaigns(folder)
     if existing and not options.new:

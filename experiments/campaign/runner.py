@@ -233,11 +233,9 @@ class AttemptRunner:
                 and record.total_s is not None
                 and record.weights_digest is not None
             )
-            last = record.epochs[-1]
-            accuracy = (
-                f" · accuracy {last.validation_accuracy:.3f}" if last.validation_accuracy is not None else ""
-            )
-            text += f" · trained {record.train_s:.1f} s of {record.total_s:.1f} s{accuracy}"
+            name = record.specification.work.data.metric.replace("_", " ")
+            quality = f" · {name} {record.quality:.3f}" if record.quality is not None else ""
+            text += f" · trained {record.train_s:.1f} s of {record.total_s:.1f} s{quality}"
             text += f" · weights {record.weights_digest[:8]}"
             self._screen.line(text, "green")
         else:

@@ -11,7 +11,8 @@ from experiments.cluster.environment import Image, Link, Node
 from experiments.cluster.quiet import QuietLimits
 from experiments.matrix.references import Reference, read_references
 from experiments.util.errors import UserError
-from training.spec import Conditions, DataSpec, Sha256, explain
+from training.settings import Sha256, canonical
+from training.spec import Conditions, DataSpec, explain
 
 
 class Cluster(BaseModel):
@@ -60,7 +61,7 @@ class Dataset(BaseModel):
     model_config = ConfigDict(frozen=True, extra="allow")
 
     digest: Sha256
-    spec: DataSpec
+    spec: dict[str, Any]
 
 
 class PreparedCluster(BaseModel):
@@ -87,9 +88,9 @@ def read_prepared(folder: Path, requested: DataSpec) -> PreparedCluster:
     # The playbook may report more than is used here.
     cluster = read_json(Cluster, folder / "cluster.json", "playbooks/prepare.yml", extra="ignore")
     dataset = read_json(Dataset, folder / "dataset.json", "playbooks/prepare.yml")
-    if dataset.spec != requested:
+    if dataset.spec != canonical(requested.data):
         raise UserError(
-            f"playbooks/prepare.yml did not prepare the matrix's data set, but another one: {dataset.spec!r}."
+            f"playbooks/prepare.yml did not prepare the matrix's data set, but another one: {dataset.spec}."
         )
     try:
         Conditions(rank_environment=cluster.rank_environment)

@@ -10,8 +10,6 @@ from experiments.campaign.plan import PlannedRun
 from experiments.cluster.environment import Node
 from experiments.cluster.progress import duration
 from experiments.cluster.room import cores_used, differences, spare_cores
-from experiments.matrix.words import model_text
-from experiments.records.record import Record
 from experiments.report.formats import GROUPED, TENTHS, Format, number
 from experiments.util.screen import Screen
 from experiments.util.words import counted, listed
@@ -62,11 +60,11 @@ def _about(workers: Mapping[str, Node], runs: Sequence[RunSpec]) -> Iterator[str
 def show_work(screen: Screen, campaign: Campaign) -> None:
     """Which model is trained on which data."""
     plan = campaign.file.plan
-    data = plan[0].specification.work.data
-    models = list(dict.fromkeys(model_text(run.specification.work) for run in plan))
+    data, works = plan[0].specification.work.data, [run.specification.work for run in plan]
+    models = list(dict.fromkeys(work.model.text(work.data) for work in works))
     note = campaign.file.dataset.get("source", {}).get("note", "")
     screen.line(
-        f"Data: {data.source}, {number(data.train, GROUPED)} to train and "
+        f"Data: {data.name}, {number(data.train, GROUPED)} to train and "
         f"{number(data.validation, GROUPED)} to validate. {note}".strip()
     )
     screen.line(f"Model: {'; '.join(models)}.")
@@ -76,7 +74,8 @@ def show_campaign(screen: Screen, campaign: Campaign) -> None:
     """What became of every run, as a table."""
     warm_ups = [run for run in campaign.file.plan if run.warm_up]
     rows = [_row(campaign, run) for run in [*campaign.file.measured, *warm_ups]]
-    columns = ["run", "status", "train s", "total s", "accuracy", "weights", ""]
+    metric = campaign.file.plan[0].specification.work.data.metric.replace("_", " ")
+    columns = ["run", "status", "train s", "total s", metric, "weights", ""]
     screen.table(f"Campaign {campaign.file.name} of {campaign.file.matrix}", columns, rows, status_column=1)
     screen.line(f"Records: {campaign.folder}")
 
@@ -115,7 +114,7 @@ def _row(campaign: Campaign, run: PlannedRun) -> list[str]:
         "warm-up" if record.ok and run.warm_up else record.status,
         _seconds(record.train_s),
         _seconds(record.total_s),
-        _accuracy(record),
+        "" if record.quality is None else number(record.quality, Format(3)),
         record.weights_digest[:8] if record.weights_digest else "",
         record.reason or "",
     ]
@@ -123,9 +122,3 @@ def _row(campaign: Campaign, run: PlannedRun) -> list[str]:
 
 def _seconds(seconds: float | None) -> str:
     return "" if seconds is None else number(seconds, TENTHS)
-
-
-def _accuracy(record: Record) -> str:
-    if record.validation_correct is None or not record.validation_count:
-        return ""
-    return number(record.validation_correct / record.validation_count, Format(3))

@@ -16,6 +16,8 @@ from experiments.matrix.workers import GLOBAL_BATCH, batch_fault, most_workers
 from experiments.util.errors import UserError
 from experiments.util.numbered_yaml import NumberedYaml, Place, read_mapping
 from experiments.util.paths import EXPERIMENTS
+from training.errors import WorkloadError
+from training.registry import Outside, register
 from training.spec import explain
 
 MATRICES: Final = EXPERIMENTS / "matrices"
@@ -39,8 +41,10 @@ def load_matrix(name_or_path: str) -> Matrix:
             f"The matrix {path} is not UTF-8 text: {error.reason} at byte {error.start}."
         ) from error
     file = read_mapping(text, path, WHAT)
+    outside = _outside_workload(file, path.parent)
+    known = {} if outside is None else {"workload": outside.name, "workload_digest": outside.digest}
     try:
-        matrix = Matrix.model_validate(file.content)
+        matrix = Matrix.model_validate(file.content | known)
     except ValidationError as error:
         raise UserError(explain(error, file.where(*_places(error)))) from error
     if matrix.name != path.stem:
@@ -58,7 +62,22 @@ def load_matrix(name_or_path: str) -> Matrix:
         raise UserError(f"{file.where(place)}: {fault}")
     for at, fault in seed_faults(matrix.together, combinations):
         raise UserError(f"{file.where(('together', at))}: {fault}")
-    return matrix.lying_in(path.parent)
+    return matrix.lying_in(path.parent, None if outside is None else outside.folder)
+
+
+def _outside_workload(file: NumberedYaml, folder: Path) -> Outside | None:
+    """The user's own workload that the matrix in `folder` names by its path; None = it names none."""
+    if "workload_digest" in file.content:
+        raise UserError(
+            f"{file.where(('workload_digest',))}: workload_digest is found out, not given; remove it."
+        )
+    named = file.content.get("workload")
+    if not (isinstance(named, str) and named.startswith((".", "/"))):
+        return None
+    try:
+        return register(folder / named)
+    except WorkloadError as error:
+        raise UserError(f"{file.where(('workload',))}: {error}") from error
 
 
 def _find(name_or_path: str) -> Path:
@@ -86,7 +105,8 @@ def _check_fields(matrix: Matrix, file: NumberedYaml) -> None:
         for name in getattr(matrix, part):
             where = file.where((part, name))
             if name in FROM_DATA:
-                raise UserError(f"{where}: {part}.{name} comes from `data` at the top; remove it.")
+                top = "workload" if name.startswith("workload") else "data"
+                raise UserError(f"{where}: {part}.{name} comes from `{top}` at the top; remove it.")
             if name not in allowed:
                 raise UserError(
                     f"{where}: {part}.{name} is not a field of the work or the conditions; "

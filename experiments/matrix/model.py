@@ -14,13 +14,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+)
 
 from experiments.matrix.ladders import Ladder
 from experiments.matrix.workers import GLOBAL_BATCH, Axes, on_workers
+from training.registry import DEFAULT, settings_of
+from training.settings import AnyData, DataSettings, Sha256
 from training.spec import Conditions, DataSpec, Work
 
-FROM_DATA: Final = frozenset({"data", "data_digest"})  # work fields that the matrix's `data` decides
+#: Fields of the work that the matrix's `workload` and `data` decide.
+FROM_DATA: Final = frozenset({*DataSpec.model_fields, "data_digest"})
 WORK_FIELDS: Final = frozenset(Work.model_fields) - FROM_DATA
 CONDITION_FIELDS: Final = frozenset(Conditions.model_fields)
 FIELDS: Final = WORK_FIELDS | CONDITION_FIELDS | {GLOBAL_BATCH}
@@ -53,7 +64,9 @@ class Matrix(BaseModel):
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=60)]
     description: str = ""
-    data: DataSpec
+    workload_digest: Sha256 | None = None  # of the content of a user's own workload; None = it is built in
+    workload: str = DEFAULT
+    data: AnyData  # the workload's own
     defaults: dict[str, Any] = Field(default_factory=dict)
     axes: Axes
     rows: list[dict[str, Any]] = Field(default_factory=list)
@@ -63,16 +76,41 @@ class Matrix(BaseModel):
     together: list[list[int]] = Field(default_factory=list)  # seeds whose runs start together, all else equal
 
     _folder: Path = PrivateAttr(default=Path())
+    _workload_folder: Path | None = PrivateAttr(default=None)
+
+    @field_validator("workload")
+    @classmethod
+    def _there_is_one(cls, name: str, info: ValidationInfo) -> str:
+        settings_of(name, info.data.get("workload_digest"))
+        return name
+
+    @field_validator("data", mode="wrap")
+    @classmethod
+    def _as_the_workload_says(cls, content: Any, handler: Any, info: ValidationInfo) -> DataSettings:
+        if "workload" not in info.data:  # which is a fault already
+            return handler(content)  # type: ignore[no-any-return]
+        data, _ = settings_of(info.data["workload"], info.data["workload_digest"])
+        return data.model_validate(content)
 
     @property
     def folder(self) -> Path:
         """The folder of its file; file names in the matrix are relative to it."""
         return self._folder
 
-    def lying_in(self, folder: Path) -> Matrix:
-        """A copy of the matrix whose file is in `folder`."""
+    @property
+    def workload_folder(self) -> Path | None:
+        """The folder of the user's own workload; None = it is built in."""
+        return self._workload_folder
+
+    @property
+    def data_spec(self) -> DataSpec:
+        """Which data, for which workload: what `prepare` needs."""
+        return DataSpec(workload_digest=self.workload_digest, workload=self.workload, data=self.data)
+
+    def lying_in(self, folder: Path, workload_folder: Path | None = None) -> Matrix:
+        """A copy of the matrix whose file is in `folder`, and its workload in a folder of its own."""
         matrix = self.model_copy()
-        matrix._folder = folder
+        matrix._folder, matrix._workload_folder = folder, workload_folder
         return matrix
 
     @property
@@ -104,7 +142,7 @@ class Matrix(BaseModel):
         return {**self.defaults, **combination}
 
     def global_batch(self, combination: Mapping[str, Any]) -> int | None:
-        """How many reviews a run's ranks share in a step; None if each rank's batch is set instead."""
+        """How many samples a run's ranks share in a step; None if each rank's batch is set instead."""
         batch: int | None = self.fields_of(combination).get(GLOBAL_BATCH)
         return batch
 

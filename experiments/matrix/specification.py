@@ -55,7 +55,7 @@ def make_specification(
     return RunSpec.model_validate(
         {
             "stack": combination["stack"],
-            "work": {**work, "data": matrix.data, "data_digest": data_digest},
+            "work": {**work, **dict(matrix.data_spec), "data_digest": data_digest},
             "conditions": conditions,
         }
     )

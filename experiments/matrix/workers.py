@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator
 
 ALL: Final = "all"  # under axes, for workers: 1, 2 and so on, up to the inventory's number
-GLOBAL_BATCH: Final = "global_batch"  # reviews that all ranks together take in a step, whatever their number
+GLOBAL_BATCH: Final = "global_batch"  # samples that all ranks together take in a step, whatever their number
 MOST: Final = 4096  # workers that a specification allows
 
 
@@ -44,7 +44,7 @@ def batch_fault(given: Mapping[str, Any]) -> str | None:
         return None
     batch = given[GLOBAL_BATCH]
     if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-        return f"{GLOBAL_BATCH} must be a whole number of reviews above 0, not {batch!r}."
+        return f"{GLOBAL_BATCH} must be a whole number of samples above 0, not {batch!r}."
     if "batch_per_worker" in given:
         return f"{GLOBAL_BATCH} decides batch_per_worker; keep one of the two."
     return None
@@ -62,4 +62,4 @@ def why_not_shared(batch: int | None, ranks: int) -> str | None:
     """Why `ranks` ranks can't share a global batch equally, in one sentence; None if they can."""
     if batch is None or batch % ranks == 0:
         return None
-    return f"A global batch of {batch} reviews can't be shared equally by {ranks} ranks."
+    return f"A global batch of {batch} samples can't be shared equally by {ranks} ranks."

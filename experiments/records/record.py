@@ -26,7 +26,8 @@ from experiments.records.rank_use import RankUse
 from experiments.util.errors import UserError
 from experiments.util.files import write_whole
 from experiments.util.models import FiniteModel
-from training.spec import PHASES, RunSpec, Sha256, explain
+from training.settings import Sha256
+from training.spec import PHASES, RunSpec, explain
 
 SCHEMA_VERSION: Final = 1
 SCHEMA: Final = Path(__file__).parent / "schema" / f"record-{SCHEMA_VERSION}.json"
@@ -70,6 +71,24 @@ class Epoch(FiniteModel):
     validation_accuracy: float | None = None
     validation_correct: int | None = None
     validation_count: int | None = None
+    metrics: dict[str, float | None] = Field(default_factory=dict)  # what else its workload computes
+
+    def metric(self, name: str) -> float | None:
+        """A metric of the validation split by its name; None if there is none, or it is not finite."""
+        own: float | None = getattr(self, f"validation_{name}", None)
+        return self.metrics.get(name) if own is None else own
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_metrics(cls, content: Any) -> Any:
+        """Training reports every metric as `validation_<name>`, and each workload has its own."""
+        if not isinstance(content, dict):
+            return content
+        prefix = "validation_"
+        more = {name for name in content if name.startswith(prefix) and name not in cls.model_fields}
+        found = {name.removeprefix(prefix): content[name] for name in more}
+        rest = {name: value for name, value in content.items() if name not in more}
+        return rest | ({"metrics": found} if found else {})
 
 
 class RankGpu(FiniteModel):
@@ -132,7 +151,7 @@ class Prepared(FiniteModel):
     started: float  # Unix seconds, by the clock of the node that initiated it
     ended: float
     by: str  # who did it, in words
-    rows: int = Field(ge=0)  # reviews
+    rows: int = Field(ge=0)  # samples
 
     @property
     def seconds(self) -> float:
@@ -195,6 +214,12 @@ class Record(FiniteModel):
     def ok(self) -> bool:
         """Whether the run counts."""
         return self.status == "ok"
+
+    @property
+    def quality(self) -> float | None:
+        """The metric by which people judge the trained model, at the end; None if it is not known."""
+        name = self.specification.work.data.metric
+        return self.epochs[-1].metric(name) if self.ok and self.epochs else None
 
     @property
     def among_users(self) -> bool:

@@ -52,7 +52,7 @@ def run_faults(
         faults.append(f"The weights differ between ranks ({shown}).")
     if result.validation_count != work.data.validation:
         faults.append(
-            f"Accuracy was counted over {result.validation_count} reviews, "
+            f"The metrics were counted over {result.validation_count} samples, "
             f"but the data set has {work.data.validation} to validate with."
         )
     epochs = [epoch.epoch for epoch in result.epochs]
@@ -74,7 +74,7 @@ def prepared_faults(specification: RunSpec, prepared: Prepared | None) -> list[s
     if prepared is None:
         return ["The run was to make its tokens itself, but left no prepared.json."]
     if prepared.rows != data.train + data.validation:
-        return [f"The run made tokens of {prepared.rows} reviews instead of {data.train + data.validation}."]
+        return [f"The run made tokens of {prepared.rows} samples instead of {data.train + data.validation}."]
     if not prepared.seconds:
         return ["Making the tokens ended before it began (prepared.json): the node's clock was set."]
     return []

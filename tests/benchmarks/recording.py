@@ -16,15 +16,15 @@ from pathlib import Path
 
 import torch
 
-from training.data.dataset import open_dataset
 from training.loop import train_epoch
 from training.metrics.figures import Figures
 from training.metrics.phases import Phases
 from training.session import RankStatus
-from training.spec import Work
+from training.spec import Conditions, Work
 from training.state import set_up
 from training.torchrun import TorchrunSession
 from training.util.process import keep_freed_memory
+from training.workload import open_workload
 
 
 class Alone(TorchrunSession):
@@ -45,10 +45,9 @@ def epoch_seconds(work: Work, data: Path, out: Path | None) -> float:
     session = Alone(Figures(out) if out else None)
     phases = Phases()
     phases.begin("other")
-    training = set_up(work, open_dataset(data, work.data_digest), session, phases)
-    session.report(
-        "start", epochs=1, steps_per_epoch=work.steps_per_epoch, world_size=1, parameters=0, model="", data=""
-    )
+    training = set_up(open_workload(work, data, Conditions(), data), session, phases)
+    figures = {"epochs": 1, "steps_per_epoch": work.steps_per_epoch, "world_size": 1, "parameters": 0}
+    session.report("start", **figures, model="", data="", metric="accuracy")
     begun = time.perf_counter()
     train_epoch(training, 1, RankStatus(), begun)
     spent = time.perf_counter() - begun

@@ -19,14 +19,12 @@ from typing import Any
 import torch
 
 from tests.benchmarks.recording import Alone
-from training.data.batches import load_batch
-from training.data.dataset import Dataset, open_dataset
 from training.loop import train_epoch
 from training.metrics.phases import Phases, clock_for
-from training.model import build_model
 from training.session import RankStatus
-from training.spec import Work
+from training.spec import Conditions, Work
 from training.state import set_up
+from training.workload import Workload, open_workload
 
 
 def work_on(data: Path, batch: int) -> Work:
@@ -44,12 +42,12 @@ def work_on(data: Path, batch: int) -> Work:
     )
 
 
-def by_the_engine(work: Work, dataset: Dataset, device: torch.device) -> float:
+def by_the_engine(workload: Workload, device: torch.device) -> float:
     """Seconds of an epoch's steps."""
     session = Alone(None, device)
     phases = Phases(clock_for(device.type), 10**9)  # without the cost of measuring phases
     phases.begin("other")
-    training = set_up(work, dataset, session, phases)
+    training = set_up(workload, session, phases)
     settle(device)
     begun = time.perf_counter()
     train_epoch(training, 1, RankStatus(), begun)
@@ -60,13 +58,8 @@ def by_the_engine(work: Work, dataset: Dataset, device: torch.device) -> float:
 class Rows(torch.utils.data.Dataset[dict[str, Any]]):
     """The training split, as Trainer expects it."""
 
-    def __init__(self, dataset: Dataset) -> None:
-        batch = load_batch(dataset.train, torch.arange(len(dataset.train)), torch.device("cpu"))
-        self._columns = {
-            "input_ids": batch.input_ids,
-            "attention_mask": batch.attention_mask,
-            "labels": batch.labels,
-        }
+    def __init__(self, workload: Workload) -> None:
+        self._columns = workload.batch("train", torch.arange(workload.work.data.train), 1)
 
     def __len__(self) -> int:
         return len(self._columns["labels"])
@@ -75,8 +68,9 @@ class Rows(torch.utils.data.Dataset[dict[str, Any]]):
         return {name: column[index] for name, column in self._columns.items()}
 
 
-def by_trainer(work: Work, dataset: Dataset, device: torch.device) -> float:
+def by_trainer(workload: Workload, device: torch.device) -> float:
     """Seconds of an epoch with Trainer."""
+    work = workload.work
     from transformers import Trainer, TrainingArguments
 
     with tempfile.TemporaryDirectory() as folder:
@@ -94,9 +88,7 @@ def by_trainer(work: Work, dataset: Dataset, device: torch.device) -> float:
             disable_tqdm=True,
             seed=work.seed,
         )
-        trainer = Trainer(
-            model=build_model(work, dataset).to(device), args=settings, train_dataset=Rows(dataset)
-        )
+        trainer = Trainer(model=workload.model().to(device), args=settings, train_dataset=Rows(workload))
         settle(device)
         begun = time.perf_counter()
         trainer.train()
@@ -122,11 +114,11 @@ def main() -> None:
     arguments = parser.parse_args()
     device = torch.device(arguments.device, 0) if arguments.device == "cuda" else torch.device("cpu")
     work = work_on(arguments.data, arguments.batch)
-    dataset = open_dataset(arguments.data, work.data_digest)
+    workload = open_workload(work, arguments.data, Conditions(), arguments.data)
     ratios = []
     for number in range(arguments.rounds + 1):
-        engine, trainer = by_the_engine(work, dataset, device), by_trainer(work, dataset, device)
-        rates = [len(dataset.train) / seconds for seconds in (engine, trainer)]
+        engine, trainer = by_the_engine(workload, device), by_trainer(workload, device)
+        rates = [work.data.train / seconds for seconds in (engine, trainer)]
         what = f"round {number}" if number else "warming up"
         print(f"{what}: engine {rates[0]:.0f} reviews/s, Trainer {rates[1]:.0f} reviews/s", flush=True)
         if number:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from tests.unit.training.training_helpers import Datasets, data_spec, free_port, load, run_spec
-from training.spec import DataSpec
+from training.workloads.text_classification.settings import Data
 
 ROOT = Path(__file__).resolve().parents[2]
 GPUS = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -96,7 +96,7 @@ def test_two_ranks_end_with_equal_weights_over_nccl(datasets: Datasets, tmp_path
 
 
 def test_a_batch_that_does_not_fit_names_one_that_does(datasets: Datasets, tmp_path: Path) -> None:
-    data = DataSpec(train=64, validation=11, seed=1, max_length=512, vocabulary=300)
+    data = Data(train=64, validation=11, seed=1, max_length=512, vocabulary=300)
     prepared = datasets(data)
     # BERT-base on a card of 6 GiB, or less if this one is smaller.
     share = min(0.9, 6 * 2**30 / torch.cuda.mem_get_info(0)[1])

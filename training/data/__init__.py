@@ -1,1 +1,1 @@
-"""Reviews: where they come from, how they become token ids, and which rank takes which in each step."""
+"""Data of any workload: prepared once, and shared out to the ranks, step by step."""

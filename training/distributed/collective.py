@@ -140,10 +140,24 @@ def replicate(
     replica = DistributedDataParallel(
         model,
         device_ids=[session.device] if session.device.type == "cuda" else None,
-        forward_sync_buffers=False,  # BERT's are constants: no need to send them in every step
+        # Running means, say: rank 0's, as PyTorch does by default. Constants need not be sent in every step.
+        forward_sync_buffers=bool(_kept_buffers(model)),
     )
     replica.register_comm_hook(on_last_bucket, HOOKS[gradient_sync])
     return replica
+
+
+def share_buffers(session: Session, model: torch.nn.Module) -> None:
+    """Give all ranks rank 0's buffers, as in each forward pass: they are evaluated and saved."""
+    if session.world_size > 1:
+        for buffer in _kept_buffers(model):
+            dist.broadcast(buffer, src=0)
+
+
+def _kept_buffers(model: torch.nn.Module) -> list[torch.Tensor]:
+    """The buffers that are part of a model's state, so not its constants."""
+    state = model.state_dict()
+    return [buffer for name, buffer in model.named_buffers() if name in state]
 
 
 def timed_allreduce(

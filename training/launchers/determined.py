@@ -76,7 +76,8 @@ class DeterminedSession:
         self._figures.steps(steps, ranks)
         last = steps[-1]
         done = (last["epoch"] - 1) * self._work.steps_per_epoch + last["step"]
-        metrics = {name: last[name] for name in ("loss", "lr", "samples_per_s", "tokens_per_s", "memory_mb")}
+        names = ("loss", "lr", "samples_per_s", "tokens_per_s", "memory_mb")
+        metrics = {name: last[name] for name in names if name in last}
         self._context.train.report_training_metrics(steps_completed=done, metrics=metrics)
 
     def progress(self, done: float) -> None:

@@ -37,7 +37,7 @@ CLOCK_SKEW = 5.0  # s between this node's clock and the master's
 ANSWER_WITHIN = 10.0  # s
 
 COLUMNS = "row bigint, input_ids array<int>, attention_mask array<tinyint>, label tinyint"
-"""`training.data.in_run.COLUMNS` as a schema of Spark's."""
+"""`COLUMNS` of `training.workloads.text_classification.in_run` as a schema of Spark's."""
 
 
 def train_rank(archive: str, spec_file: str, data: str, out: str) -> None:
@@ -136,10 +136,15 @@ def tokenise(spark: SparkSession, spec: RunSpec, data: Path, out: Path) -> None:
         DataError: the data set on a node can't be used, or the tokens differ from the prepared ones.
     """
     # Imported here, to stay out of the measured start of runs that don't need them.
-    from training.data.in_run import prepare_in_run, reviews_of, threads_text, tokenise_rows
+    from training.workloads.text_classification.in_run import (
+        prepare_in_run,
+        samples_of,
+        threads_text,
+        tokenise_rows,
+    )
 
     tasks, threads = spec.work.world_size, spec.conditions.threads
-    rows = spark.range(0, reviews_of(spec), 1, tasks)
+    rows = spark.range(0, samples_of(spec), 1, tasks)
     function = partial(tokenise_rows, data=str(data), digest=spec.work.data_digest, threads=threads)
     tokens = rows.mapInArrow(function, COLUMNS)
     by = f"a Spark job of {tasks} task{'s' if tasks > 1 else ''}, {threads_text(threads)} each"

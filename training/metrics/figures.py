@@ -29,10 +29,8 @@ SCALARS: Final = {
     "tokens_per_s": "speed/tokens_per_s",
     "memory_mb": "memory_mb",
     "train_loss": "epoch/train_loss",
-    "validation_loss": "epoch/validation_loss",
-    "validation_accuracy": "epoch/validation_accuracy",
 }
-"""TensorBoard's tag for each figure that has one."""
+"""TensorBoard's tag for each figure that has one, apart from the metrics of a validation."""
 
 
 class Figures:
@@ -81,8 +79,13 @@ class _Scalars:
     def write(self, rows: list[dict[str, Any]]) -> None:
         """Add the scalars of some steps, numbered from the start of training."""
         for row in rows:
+            tags = SCALARS | {
+                name: f"epoch/{name}"
+                for name, value in row.items()
+                if name.startswith("validation_") and isinstance(value, float)
+            }
             values = [
-                Summary.Value(tag=tag, simple_value=row[name]) for name, tag in SCALARS.items() if name in row
+                Summary.Value(tag=tag, simple_value=row[name]) for name, tag in tags.items() if name in row
             ]
             step = (row["epoch"] - 1) * self._steps_per_epoch + row["step"]
             self._add(step, values)

@@ -24,7 +24,7 @@ class _Step:
     ended: float
     loss: torch.Tensor  # stays on its device: reading it immediately would make a GPU wait
     learning_rate: float
-    reviews: int  # of all ranks
+    samples: int  # of all ranks
 
 
 class Recorder:
@@ -50,7 +50,7 @@ class Recorder:
         """Leave the time since the last step out of the next one."""
         self._before = time.perf_counter()
 
-    def step(self, epoch: int, step: int, loss: torch.Tensor, learning_rate: float, reviews: int) -> None:
+    def step(self, epoch: int, step: int, loss: torch.Tensor, learning_rate: float, samples: int) -> None:
         """Record a finished step.
 
         Args:
@@ -58,13 +58,13 @@ class Recorder:
             step: of the epoch, from 1.
             loss: this rank's, a scalar.
             learning_rate: the step's.
-            reviews: of all ranks together.
+            samples: of all ranks together.
 
         Raises:
             DivergedError: the loss of a step since the last write is not a number.
         """
         now = time.perf_counter()
-        self._unwritten.append(_Step(epoch, step, now, loss.detach(), learning_rate, reviews))
+        self._unwritten.append(_Step(epoch, step, now, loss.detach(), learning_rate, samples))
         if self._every_step or now - self._written >= WRITE_EVERY or step == self._work.steps_per_epoch:
             self.write()
         if self._every_step:
@@ -80,7 +80,7 @@ class Recorder:
         memory = memory_mb(self._session.device)
         rows = []
         for each, loss in zip(steps, losses, strict=True):
-            rate = each.reviews / (each.ended - self._before)
+            rate = each.samples / (each.ended - self._before)
             self._before = each.ended
             rows.append(self._row(each, loss, rate, memory))
         self._update_status(rows[-1])
@@ -94,21 +94,22 @@ class Recorder:
                 )
 
     def _update_status(self, row: dict[str, Any]) -> None:
-        """This rank's own figures: all ranks take a step together, each with its share of the reviews."""
+        """This rank's own figures: all ranks take a step together, each with its share of the samples."""
         own = {name: row[name] for name in ("epoch", "step", "loss", "memory_mb")}
         self._status.figures = own | {"samples_per_s": row["samples_per_s"] / self._session.world_size}
 
     def _row(self, each: _Step, loss: float, rate: float, memory: float) -> dict[str, Any]:
-        return {
+        row = {
             "epoch": each.epoch,
             "step": each.step,
             "steps": self._work.steps_per_epoch,
             "loss": loss,
             "lr": each.learning_rate,
             "samples_per_s": rate,
-            "tokens_per_s": rate * self._work.data.max_length,  # padding counts as tokens: it is computed
             "memory_mb": memory,
         }
+        tokens = self._work.data.tokens_per_sample
+        return row if tokens is None else row | {"tokens_per_s": rate * tokens}
 
 
 def memory_mb(device: torch.device) -> float:

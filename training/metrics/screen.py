@@ -17,13 +17,14 @@ class Screen:
         """Nothing is shown yet."""
         self._stream = stream
         self._epochs = 0
+        self._metric = "loss"
         self._bar: Any = None
         self._shown = 0.0
 
     def show(self, event: str, figures: dict[str, Any]) -> None:
         """Show one event; events that a person has no use for are skipped."""
         if event == "start":
-            self._epochs = figures["epochs"]
+            self._epochs, self._metric = figures["epochs"], figures["metric"]
             self._line(
                 f"{figures['model']}, {figures['parameters']:,} parameters; {figures['data']}; "
                 f"{figures['world_size']} ranks, {self._epochs} epochs of {figures['steps_per_epoch']} steps"
@@ -32,10 +33,10 @@ class Screen:
             self._step(figures)
         elif event == "epoch":
             self._end_bar()
-            accuracy = figures.get("validation_accuracy")
+            value = figures.get(f"validation_{self._metric}")
             self._line(
                 f"epoch {figures['epoch']} of {self._epochs}: loss {figures['train_loss']:.4f}"
-                + (f", validation accuracy {accuracy:.4f}" if accuracy is not None else "")
+                + (f", validation {self._metric.replace('_', ' ')} {value:.4f}" if value is not None else "")
                 + f", {figures['seconds']:.1f} s"
             )
         elif "message" in figures:
@@ -48,7 +49,7 @@ class Screen:
         self._end_bar()
 
     def _step(self, figures: dict[str, Any]) -> None:
-        text = f"loss {figures['loss']:.4f}, {figures['samples_per_s']:.0f} reviews/s"
+        text = f"loss {figures['loss']:.4f}, {figures['samples_per_s']:.0f} samples/s"
         if not self._stream.isatty():
             if time.monotonic() - self._shown >= PLAIN_EVERY:
                 self._shown = time.monotonic()

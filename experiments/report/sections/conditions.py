@@ -9,7 +9,6 @@ from experiments.analysis.figures import Figures
 from experiments.campaign.campaign import CampaignFile
 from experiments.cluster.environment import Image
 from experiments.matrix.model import Order
-from experiments.matrix.words import model_text
 from experiments.report.formats import GROUPED, NOTHING, number
 from experiments.util.words import counted
 
@@ -19,6 +18,7 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
     campaign, environment = figures.campaign, figures.campaign.environment
     work = campaign.measured[0].specification.work
     data = work.data
+    length = f"length {data.tokens_per_sample}, " if data.tokens_per_sample else ""
     link = environment.link
     measured = sorted(
         {
@@ -35,11 +35,11 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
     return [
         (
             "Data",
-            f"{data.source}: {number(data.train, GROUPED)} to train, "
-            f"{number(data.validation, GROUPED)} to validate, length {data.max_length}, "
+            f"{data.name}: {number(data.train, GROUPED)} to train, "
+            f"{number(data.validation, GROUPED)} to validate, {length}"
             f"digest {campaign.identity.dataset[:12]}",
         ),
-        ("Model", model_text(work)),
+        ("Model", work.model.text(data)),
         ("Training", _training(campaign, _varying(campaign))),
         ("Order", _order(campaign)),
         ("Training code", f"digest {campaign.identity.code[:12]}, git {_revisions(figures)}"),
@@ -67,7 +67,8 @@ def work_text(campaign: CampaignFile) -> str:
     """The work of a campaign in half a sentence."""
     work = campaign.measured[0].specification.work
     return (
-        f"{model_text(work)}, on {work.data.source}, {number(work.data.train, GROUPED)} reviews to train and "
+        f"{work.model.text(work.data)}, on {work.data.name}, {number(work.data.train, GROUPED)} samples to "
+        f"train and "
         f"{number(work.data.validation, GROUPED)} to validate, {_batch(campaign, 'per worker')}, "
         f"{work.precision}, on the {campaign.environment.device}"
     )

@@ -79,7 +79,7 @@ def _mean(value: Estimate) -> Value:
 def _remarks(found: Sequence[FromTexts]) -> list[str]:
     remarks = {
         f"{each.cell.stack}, {counted(each.cell.workers, 'worker')}: "
-        f"{number(record.prepared.rows, GROUPED)} reviews, by {record.prepared.by}.": None
+        f"{number(record.prepared.rows, GROUPED)} samples, by {record.prepared.by}.": None
         for each in found
         for record in each.records
         if record.prepared is not None

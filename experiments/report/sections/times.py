@@ -24,10 +24,9 @@ from experiments.report.formats import (
 )
 from experiments.report.names import value_text
 from experiments.report.tables import Column, Table
-from training.spec import PretrainedModel
 
 TITLE: Final = "Times, accuracy, weights"
-SHARE: Final = Format(3)  # of reviews classified correctly
+SHARE: Final = Format(3)  # of samples classified correctly
 
 
 def times_table(figures: Figures) -> Table:
@@ -149,12 +148,14 @@ def accuracy_note(cells: Sequence[Cell], campaign: CampaignFile) -> str:
     if not known:
         return ""
     width = number(max(accuracy.half_width for accuracy in known), RATIO)
-    reviews = number(known[0].count, GROUPED)
-    text = f"over {reviews} reviews it is known to ±{width} (95 %), no better."
+    samples = number(known[0].count, GROUPED)
+    text = f"over {samples} samples it is known to ±{width} (95 %), no better."
     work = campaign.measured[0].specification.work
-    if work.data.source == "imdb" and isinstance(work.model, PretrainedModel):
+    fields = work.model_dump(mode="json")
+    init = fields["model"].get("init")
+    if (work.workload, fields["data"].get("source"), init) == ("text-classification", "imdb", "pretrained"):
         return text
-    reasons = [campaign.dataset.get("source", {}).get("note", f"The data are {work.data.source}.")]
-    if not isinstance(work.model, PretrainedModel):
+    reasons = [campaign.dataset.get("source", {}).get("note", f"The data are {work.data.name}.")]
+    if init == "scratch":
         reasons.append("The model starts from scratch.")
     return f"{text} It is not comparable with the dissertation's: {' '.join(reasons)}"

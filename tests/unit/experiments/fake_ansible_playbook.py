@@ -49,7 +49,7 @@ def prepare(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) 
     time.sleep(behaviour.get("prepare_seconds", 0))
     if "prepare_fails" in behaviour:
         return fatal(behaviour["prepare_fails"])
-    spec = variables["prepare_data_spec"]
+    spec = variables["prepare_data_spec"]["data"]
     digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
     destination = Path(variables["prepare_dest"])
     (destination / "dataset.json").write_text(

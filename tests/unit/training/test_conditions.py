@@ -12,20 +12,28 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.training.training_helpers import Datasets, Run, data_spec, events, load, run_spec
-from training.data.dataset import open_dataset
-from training.data.prepare import prepare
+from tests.unit.training.training_helpers import (
+    Datasets,
+    Run,
+    data_spec,
+    events,
+    load,
+    prepare_texts,
+    run_spec,
+)
 from training.errors import DataError
-from training.spec import Conditions, DataSpec
+from training.spec import Conditions
+from training.workloads.text_classification.settings import Data
+from training.workloads.text_classification.splits import find_splits
 
-REAL = DataSpec(train=60, validation=20, seed=1, max_length=64, vocabulary=4000)
+REAL = Data(train=60, validation=20, seed=1, max_length=64, vocabulary=4000)
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_every_condition_gives_the_same_weights_on_real_reviews(
     run: Run, reviews_wheel: Path, tmp_path: Path, workers: int
 ) -> None:
-    prepared = prepare(REAL, reviews_wheel, tmp_path)
+    prepared = prepare_texts(REAL, reviews_wheel, tmp_path)
     usual = run_spec(prepared, REAL, workers=workers, epochs=2, gradient_accumulation=2)
     found = {}
     for name, conditions in (
@@ -105,21 +113,18 @@ def test_texts_become_the_same_ids_without_the_tokenizers_threads(
 ) -> None:
     import torch
 
-    from training.data.batches import load_batch
-
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
-    prepared = prepare(REAL, reviews_wheel, tmp_path)
-    before = open_dataset(prepared.path, prepared.digest)
-    in_loop = open_dataset(prepared.path, prepared.digest, in_loop=True)
+    prepared = prepare_texts(REAL, reviews_wheel, tmp_path)
+    before = find_splits(prepared.path, prepared.digest)
+    in_loop = find_splits(prepared.path, prepared.digest, in_loop=True)
     assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
-    assert in_loop.train.untokenised is not None and before.train.untokenised is None
-    for split, other in ((before.train, in_loop.train), (before.validation, in_loop.validation)):
-        chosen = torch.randperm(len(split))
-        ours, theirs = (load_batch(each, chosen, torch.device("cpu")) for each in (split, other))
-        assert torch.equal(ours.input_ids, theirs.input_ids)
-        assert torch.equal(ours.attention_mask, theirs.attention_mask)
-        assert torch.equal(ours.labels, theirs.labels)
-    ids, mask = in_loop.train.untokenised.tokens(np.array([3]))
+    assert in_loop["train"].untokenised is not None and before["train"].untokenised is None
+    for name, split in before.items():
+        other = in_loop[name]
+        chosen = torch.randperm(len(split)).numpy()
+        assert np.array_equal(split.tokens(chosen), other.tokens(chosen))
+        assert np.array_equal(split.labels, other.labels)
+    ids, mask = in_loop["train"].untokenised.tokens(np.array([3]))
     assert (ids.shape, mask.shape, str(ids.dtype), str(mask.dtype)) == ((1, 64), (1, 64), "int32", "int8")
 
 
@@ -133,9 +138,9 @@ def test_a_data_set_without_texts_loads_as_before_and_says_what_it_lacks(
         (old / name).unlink()
         del about["files"][name]
     (old / "dataset.json").write_text(json.dumps(about), encoding="utf-8")
-    assert len(open_dataset(old, prepared.digest).train) == 37
+    assert len(find_splits(old, prepared.digest)["train"]) == 37
     with pytest.raises(DataError, match=r"has no texts \(train.texts.arrow, .*prepare it again"):
-        open_dataset(old, prepared.digest, in_loop=True)
+        find_splits(old, prepared.digest, in_loop=True)
 
 
 def test_damaged_texts_are_noticed_where_they_are_used(datasets: Datasets, tmp_path: Path) -> None:
@@ -143,6 +148,6 @@ def test_damaged_texts_are_noticed_where_they_are_used(datasets: Datasets, tmp_p
     copy = shutil.copytree(prepared.path, tmp_path / "copy")
     with (copy / "train.texts.arrow").open("ab") as file:
         file.write(b"x")
-    assert len(open_dataset(copy, prepared.digest).train) == 37
+    assert len(find_splits(copy, prepared.digest)["train"]) == 37
     with pytest.raises(DataError, match=r"damaged \(train.texts.arrow\)"):
-        open_dataset(copy, prepared.digest, in_loop=True)
+        find_splits(copy, prepared.digest, in_loop=True)

@@ -24,11 +24,11 @@ from tests.unit.training.training_helpers import (
     load,
     run_spec,
 )
-from training.data.batches import global_batches, load_batch
-from training.data.dataset import open_dataset
-from training.model import build_model, weights_digest
+from training.data.batches import global_batches
 from training.spec import RunSpec
 from training.util.seeds import derive_seed
+from training.weights import weights_digest
+from training.workload import open_workload
 
 ROOT = Path(__file__).parents[3]
 
@@ -39,8 +39,8 @@ def plain_ddp(spec: RunSpec, data: Path, out: Path) -> None:
     dist.init_process_group("gloo")
     rank, world = dist.get_rank(), dist.get_world_size()
     work = spec.work
-    dataset = open_dataset(data, work.data_digest)
-    model = build_model(work, dataset)
+    workload = open_workload(work, data, spec.conditions, out)
+    model = workload.model()
     torch.manual_seed(derive_seed(work.seed, "dropout", rank))
     ddp = DistributedDataParallel(model)
     optimiser = torch.optim.AdamW(
@@ -57,11 +57,11 @@ def plain_ddp(spec: RunSpec, data: Path, out: Path) -> None:
     ddp.train()  # type: ignore[no-untyped-call]
     for epoch in range(1, work.epochs + 1):
         for batch in global_batches(
-            len(dataset.train), work.global_batch, keep_last=False, seed=work.seed, epoch=epoch
+            work.data.train, work.global_batch, keep_last=False, seed=work.seed, epoch=epoch
         ):
-            mine = load_batch(dataset.train, batch.chunk(world)[rank], torch.device("cpu"))
-            logits = ddp(input_ids=mine.input_ids, attention_mask=mine.attention_mask).logits
-            functional.cross_entropy(logits, mine.labels).backward()  # type: ignore[no-untyped-call]
+            mine = workload.batch("train", batch.chunk(world)[rank], epoch)
+            logits = ddp(input_ids=mine["input_ids"], attention_mask=mine["attention_mask"]).logits
+            functional.cross_entropy(logits, mine["labels"]).backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             schedule.step()
             optimiser.zero_grad()

@@ -10,7 +10,7 @@ from unittest import mock
 
 from tests.unit.training.training_helpers import Datasets, Ranks, load, run_spec
 from training.rank import run_rank
-from training.spec import DataSpec
+from training.workloads.text_classification.settings import Data
 
 ROOM = 500 << 20  # bytes beyond what the process has: less than a step of 64 x 512 tokens needs
 WIDE = {"layers": 2, "hidden": 128, "heads": 2, "intermediate": 512}
@@ -34,7 +34,7 @@ def with_little_memory(spec: Path, data: Path, out: Path) -> int:
 
 
 def test_the_batch_that_fits_is_named_and_does_fit(ranks: Ranks, datasets: Datasets, tmp_path: Path) -> None:
-    data = DataSpec(train=64, validation=8, seed=1, max_length=512, vocabulary=300)
+    data = Data(train=64, validation=8, seed=1, max_length=512, vocabulary=300)
     prepared = datasets(data)
 
     def attempt(name: str, **work: int) -> tuple[int | None, Path]:
@@ -49,7 +49,7 @@ def test_the_batch_that_fits_is_named_and_does_fit(ranks: Ranks, datasets: Datas
     told = load(out / "error-0.json")
     assert told["type"] == "ShortOfMemoryError"
     found = re.fullmatch(
-        r"Not enough memory for 64 reviews of 512 tokens at once \(.+\); "
+        r"Not enough memory for 64 samples of 512 tokens at once \(.+\); "
         r"(\d+) fit here: use batch_per_worker (\d+), or keep the batch and use gradient_accumulation "
         r"(\d+); .*",
         told["message"],
@@ -62,11 +62,11 @@ def test_the_batch_that_fits_is_named_and_does_fit(ranks: Ranks, datasets: Datas
 
 
 def test_a_model_that_never_fits_is_said(ranks: Ranks, datasets: Datasets, tmp_path: Path) -> None:
-    data = DataSpec(train=64, validation=8, seed=1, max_length=512, vocabulary=300)
+    data = Data(train=64, validation=8, seed=1, max_length=512, vocabulary=300)
     prepared = datasets(data)
     huge = {"layers": 8, "hidden": 768, "heads": 12, "intermediate": 3072}
     file, out = tmp_path / "spec.json", tmp_path / "out"
     file.write_text(run_spec(prepared, data, model=huge).model_dump_json(), encoding="utf-8")
     (status,) = ranks(1, with_little_memory, (file, prepared.path, out))
     assert status == 1
-    assert "not even one review at a time fits" in load(out / "error-0.json")["message"]
+    assert "not even one sample at a time fits" in load(out / "error-0.json")["message"]

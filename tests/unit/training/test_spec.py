@@ -14,16 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
+from training.settings import canonical_json
 from training.spec import (
     Conditions,
-    DataSpec,
     RunSpec,
     SpecError,
     Work,
-    canonical_json,
     explain,
     read_spec,
 )
+from training.workloads.text_classification.settings import Data
 
 DATA = {"train": 100, "validation": 20, "seed": 1, "max_length": 16}
 WORK = {"data": DATA, "data_digest": "0" * 64, "workers": 2, "epochs": 20, "seed": 1}
@@ -163,10 +163,10 @@ def test_it_cannot_be_changed() -> None:
             "data.max_length: input should be less than or equal to 8192",
         ),
         ({"model": {"hidden": 10, "heads": 3}}, "model: hidden (10) must be a multiple of heads (3)"),
-        ({"batch_per_worker": 51}, "a batch of 102 (2 ranks of 51) is larger than the 100 reviews to train"),
-        ({"gradient_accumulation": 33}, "a batch of 32 reviews can't be computed in 33 parts"),
+        ({"batch_per_worker": 51}, "a batch of 102 (2 ranks of 51) is larger than the 100 samples to train"),
+        ({"gradient_accumulation": 33}, "a batch of 32 samples can't be computed in 33 parts"),
         ({"model": {"init": "pretrained"}}, "model.init: pretrained needs data.pretrained"),
-        ({"model": {"init": "hub"}}, "model: "),
+        ({"model": {"init": "hub"}}, "model.init: input should be 'scratch', not 'hub'"),
         ({"model": {"init": "pretrained", "layers": 3}}, "model.layers: is not a known setting"),
         ({"data": DATA | {"source": "files"}}, "data: train_file goes with source: files, and only with it"),
         ({"data": DATA | {"train_file": "x.csv"}}, "data: train_file goes with source: files"),
@@ -197,7 +197,7 @@ def test_what_is_wrong_is_said_in_one_sentence(changes: dict[str, Any], said: st
 
 
 def test_what_is_missing_is_said() -> None:
-    assert "seed: is missing" in complaint(DataSpec, {"train": 1, "validation": 1, "max_length": 16})
+    assert "seed: is missing" in complaint(Data, {"train": 1, "validation": 1, "max_length": 16})
 
 
 @pytest.mark.parametrize("stack", ["", "DDP", "d-d-p", "2ddp", "ddp\n"])

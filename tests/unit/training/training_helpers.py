@@ -10,23 +10,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from training.data.prepare import Prepared
+from training.data.prepare import Place, Prepared, prepare
 from training.spec import DataSpec, RunSpec
+from training.workloads.text_classification.settings import Data
 
 SENTENCES = 80  # made up by the tests
 TINY = {"layers": 1, "hidden": 8, "heads": 2, "intermediate": 8}
 
-Datasets = Callable[[DataSpec], Prepared]
+Datasets = Callable[[Data], Prepared]
 Ranks = Callable[[int, Callable[..., Any], tuple[Any, ...]], list[int | None]]
 Run = Callable[..., tuple[Path, list[int | None]]]
 
 
-def data_spec(train: int = 37, validation: int = 11) -> DataSpec:
-    """A data specification small enough for the made-up sentences."""
-    return DataSpec(train=train, validation=validation, seed=1, max_length=16, vocabulary=300)
+def data_spec(train: int = 37, validation: int = 11) -> Data:
+    """Data settings small enough for the made-up sentences."""
+    return Data(train=train, validation=validation, seed=1, max_length=16, vocabulary=300)
 
 
-def run_spec(prepared: Prepared, data: DataSpec, **work: Any) -> RunSpec:
+def prepare_texts(data: Data, reviews: Path | None, out: Path, files: Path = Path()) -> Prepared:
+    """Prepare texts for text classification."""
+    return prepare(DataSpec(data=data), Place(files, reviews), out)
+
+
+def run_spec(prepared: Prepared, data: Data, **work: Any) -> RunSpec:
     """A run of a tiny model on a prepared data set."""
     settings = {"workers": 1, "epochs": 1, "seed": 3, "batch_per_worker": 8, "model": TINY}
     settings |= {"learning_rate": 1e-3, "warmup_steps": 2, "data_digest": prepared.digest}

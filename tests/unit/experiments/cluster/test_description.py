@@ -25,8 +25,8 @@ DATA = {"train": 64, "validation": 100, "seed": 1, "max_length": 16}
 def test_variables_of_ranks_that_cannot_be_are_refused(
     workplace: Workplace, variables: dict[str, Any], said: str
 ) -> None:
-    spec = DataSpec.model_validate(DATA)
-    dataset = {"digest": "d" * 64, "spec": spec.model_dump(mode="json")}
+    spec = DataSpec.model_validate({"data": DATA})
+    dataset = {"digest": "d" * 64, "spec": spec.data.model_dump(mode="json")}
     (workplace.cluster_folder / "dataset.json").write_text(json.dumps(dataset))
     workplace.cluster(rank_environment={"NCCL_DEBUG": "INFO"})
     assert read_prepared(workplace.cluster_folder, spec).cluster.rank_environment == {"NCCL_DEBUG": "INFO"}

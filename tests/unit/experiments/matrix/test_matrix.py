@@ -74,7 +74,7 @@ def test_quick_is_what_the_issue_asks_for(cluster: Cluster) -> None:
         ("stack: [plain, slow]", "stack: [Plain]", "line 7 is not valid: stack: "),
         ("warmup_steps: 2", "model: {hidden: 3}", "hidden (3) must be a multiple of heads (2)"),
         ("workers: [1, 2]", "workers: [1, all]", "line 8 is not valid: work.workers: input should be"),
-        ("warmup_steps: 2", "global_batch: many", "line 5: global_batch must be a whole number of reviews"),
+        ("warmup_steps: 2", "global_batch: many", "line 5: global_batch must be a whole number of samples"),
         ("seed: [1]\n", "seed: [1]\n  global_batch: [8, 0]\n", "line 11: global_batch must be a whole"),
         ("warmup_steps: 2", "global_batch: 8, batch_per_worker: 4", "line 5: global_batch decides batch_"),
         ("warmup_steps: 2", "last_batch: drop, batch_per_worker: 50", "(with stack=plain, workers=2"),
@@ -193,7 +193,7 @@ def plan_works(plan: list[PlannedRun]) -> list[Work]:
 def test_a_batch_that_cannot_be_shared_equally_is_a_row_with_its_reason(cluster: Cluster) -> None:
     plan = make_plan(load_matrix("scaling"), with_workers(cluster, 7), "a" * 64)
     (reason,) = {run.cannot_run for run in plan if run.axes["workers"] == 7}
-    assert reason == "A global batch of 60 reviews can't be shared equally by 7 ranks."
+    assert reason == "A global batch of 60 samples can't be shared equally by 7 ranks."
     slots = cluster.model_copy(update={"slots_per_worker": 2})  # the cluster's slots count, too
     assert {
         work.batch_per_worker for work in plan_works(make_plan(load_matrix("scaling"), slots, "a" * 64))
@@ -248,7 +248,7 @@ def test_what_only_more_workers_cannot_do_is_said_when_the_cluster_is_known(
         make_plan(matrix, cluster, "a" * 64)
     assert str(raised.value).startswith(
         "On this cluster the matrix small (with stack=plain, workers=2, epochs=2, seed=1) is not valid: "
-        "work: a batch of 100 (2 ranks of 50) is larger than the 64 reviews"
+        "work: a batch of 100 (2 ranks of 50) is larger than the 64 samples"
     )
 
 

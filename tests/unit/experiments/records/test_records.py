@@ -254,7 +254,7 @@ def test_training_runs_as_the_user_that_the_cluster_names(left: Left) -> None:
 @pytest.mark.parametrize(
     ("result", "reason"),
     [
-        ({"validation_count": 1024}, "Accuracy was counted over 1024 reviews"),
+        ({"validation_count": 1024}, "The metrics were counted over 1024 samples"),
         ({"epochs": []}, "Of the epochs 1 to 2 there are figures for []."),
         ({"epochs": [{"epoch": 0, "seconds": 1.0}]}, "result.json, as the run left it, is not valid"),
         ({"status": "stopped"}, "Training ended with the status 'stopped'."),
@@ -266,6 +266,18 @@ def test_a_result_that_is_not_whole_makes_the_run_fail(
     left.result(**result)
     made = left.compose()
     assert made.status == "failed" and str(made.reason).startswith(reason)
+
+
+def test_every_metric_of_a_workload_is_kept(left: Left) -> None:
+    epochs = [
+        {"epoch": epoch, "seconds": 20.0, "validation_count": 1000, "validation_perplexity": 9.0 / epoch}
+        for epoch in (1, 2)
+    ]
+    left.result(epochs=epochs)
+    made = left.compose()
+    assert [epoch.metric("perplexity") for epoch in made.epochs] == [9.0, 4.5]
+    assert made.epochs[0].metric("count") == 1000 and made.epochs[0].metric("f1") is None
+    assert Record.model_validate_json(made.model_dump_json()) == made
 
 
 def test_missing_and_damaged_files_make_the_run_fail(left: Left) -> None:

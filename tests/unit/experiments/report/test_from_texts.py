@@ -126,7 +126,7 @@ def test_the_table_says_it_and_every_file_has_it(tmp_path: Path) -> None:
     assert table.texts[1][7:10] == ["3", "0.500", "0.960"]
     assert table.texts[1][-1] == "takes less time"
     assert len(table.columns) == len(table.texts[0]) == len(table.texts[1])
-    assert "ddp, 2 workers: 5,000 reviews, by two hands." in table.after
+    assert "ddp, 2 workers: 5,000 samples, by two hands." in table.after
     names = [path.name for path in write_report(where)]
     for name in ("report.md", "report.html"):
         assert TITLE in (where.folder / name).read_text(encoding="utf-8") and name in names
@@ -205,7 +205,7 @@ def test_preparing_is_no_part_of_launch_and_all_adds_up(
     ("changes", "reason"),
     [
         (None, "The run was to make its tokens itself, but left no prepared.json."),
-        ({"rows": 7}, "The run made tokens of 7 reviews instead of 5000."),
+        ({"rows": 7}, "The run made tokens of 7 samples instead of 5000."),
         ({"ended": 900.0}, "Making the tokens ended before it began (prepared.json): the node's clock"),
         ({"rows": "many"}, "prepared.json, as the run left it, is not valid: rows: "),
     ],

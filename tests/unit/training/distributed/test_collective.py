@@ -14,8 +14,8 @@ from torch.nn.parallel import DistributedDataParallel
 from tests.unit.training.training_helpers import Ranks
 from training.distributed.collective import gather, join, leave, replicate, sum_over_ranks
 from training.metrics.phases import Phases
-from training.model import weights_digest
 from training.torchrun import TorchrunSession
+from training.weights import weights_digest
 
 
 class BareSession(TorchrunSession):

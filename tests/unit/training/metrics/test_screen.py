@@ -7,7 +7,14 @@ from typing import Any
 
 from training.metrics.screen import Screen
 
-START = {"model": "a model", "parameters": 1234567, "data": "some data", "world_size": 2, "epochs": 3}
+START: dict[str, Any] = {
+    "model": "a model",
+    "parameters": 1234567,
+    "data": "some data",
+    "world_size": 2,
+    "epochs": 3,
+}
+START["metric"] = "accuracy"
 STEP: dict[str, Any] = {"epoch": 1, "steps": 9, "loss": 0.5, "samples_per_s": 123.4}
 
 
@@ -34,7 +41,7 @@ def test_lines_where_nobody_looks_at_a_terminal() -> None:
     assert show(io.StringIO()).splitlines() == [
         "a model, 1,234,567 parameters; some data; 2 ranks, 3 epochs of 9 steps",
         "resuming from the checkpoint after step 2",
-        "epoch 1 of 3, step 3 of 9: loss 0.5000, 123 reviews/s",
+        "epoch 1 of 3, step 3 of 9: loss 0.5000, 123 samples/s",
         "epoch 1 of 3: loss 0.6250, validation accuracy 0.7500, 4.0 s",
         "It is damaged.",
     ]
@@ -43,5 +50,5 @@ def test_lines_where_nobody_looks_at_a_terminal() -> None:
 def test_a_bar_on_a_terminal() -> None:
     shown = show(Terminal())
     assert "epoch 1 of 3:  33%" in shown and "9/9" in shown
-    assert "loss 0.5000, 123 reviews/s" in shown
+    assert "loss 0.5000, 123 samples/s" in shown
     assert "epoch 1 of 3: loss 0.6250, validation accuracy 0.7500, 4.0 s\n" in shown

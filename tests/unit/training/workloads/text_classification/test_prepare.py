@@ -13,16 +13,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.training.training_helpers import SENTENCES, Datasets, data_spec
-from training.data.dataset import open_dataset
-from training.data.prepare import prepare, split
-from training.data.sources import Review, read_movie_reviews
-from training.data.wordpiece import train_tokenizer
+from tests.unit.training.training_helpers import SENTENCES, Datasets, data_spec, prepare_texts
 from training.errors import DataError
 from training.spec import DataSpec
 from training.util.digest import file_digest
+from training.workloads.text_classification.prepare import split
+from training.workloads.text_classification.settings import Data
+from training.workloads.text_classification.sources import Review, read_movie_reviews
+from training.workloads.text_classification.splits import find_splits
+from training.workloads.text_classification.wordpiece import train_tokenizer
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[5]
 
 
 def test_the_wheel_holds_the_labelled_half_of_imdb(reviews_wheel: Path) -> None:
@@ -33,9 +34,8 @@ def test_the_wheel_holds_the_labelled_half_of_imdb(reviews_wheel: Path) -> None:
 
 def test_two_processes_prepare_the_same_bytes_of_real_reviews(reviews_wheel: Path, tmp_path: Path) -> None:
     spec = tmp_path / "data.json"
-    spec.write_text(
-        DataSpec(train=500, validation=100, seed=1, max_length=32, vocabulary=8000).model_dump_json()
-    )
+    data = Data(train=500, validation=100, seed=1, max_length=32, vocabulary=8000)
+    spec.write_text(DataSpec(data=data).model_dump_json())
     prepared = []
     for name, threads in (("one", "1"), ("two", "2")):
         command = [sys.executable, "-m", "training", "prepare", "--data-spec", str(spec)]
@@ -59,24 +59,24 @@ def test_two_processes_prepare_the_same_bytes_of_real_reviews(reviews_wheel: Pat
 
 
 def test_a_second_call_finds_it_and_does_nothing(made_up_sentences: Path, tmp_path: Path) -> None:
-    first = prepare(data_spec(), made_up_sentences, tmp_path)
+    first = prepare_texts(data_spec(), made_up_sentences, tmp_path)
     before = {path: path.stat().st_mtime_ns for path in first.path.iterdir()}
-    second = prepare(data_spec(), made_up_sentences, tmp_path)
+    second = prepare_texts(data_spec(), made_up_sentences, tmp_path)
     assert (first.created, second.created) == (True, False)
     assert second.path == first.path
     assert before == {path: path.stat().st_mtime_ns for path in first.path.iterdir()}
     assert [path.name for path in tmp_path.iterdir()] == [first.digest]
-    assert prepare(data_spec(validation=10), made_up_sentences, tmp_path).created
+    assert prepare_texts(data_spec(validation=10), made_up_sentences, tmp_path).created
 
 
 def test_a_changed_file_is_not_taken_for_the_data_set(made_up_sentences: Path, tmp_path: Path) -> None:
-    prepared = prepare(data_spec(), made_up_sentences, tmp_path)
+    prepared = prepare_texts(data_spec(), made_up_sentences, tmp_path)
     with (prepared.path / "train.arrow").open("ab") as file:
         file.write(b"x")
     with pytest.raises(DataError, match=r"damaged \(train.arrow\); remove that folder"):
-        prepare(data_spec(), made_up_sentences, tmp_path)
+        prepare_texts(data_spec(), made_up_sentences, tmp_path)
     with pytest.raises(DataError, match=r"damaged \(train.arrow\)"):
-        open_dataset(prepared.path, prepared.digest)
+        find_splits(prepared.path, prepared.digest)
 
 
 def test_the_splits_hold_every_review_once_and_both_classes() -> None:
@@ -102,8 +102,8 @@ def test_ids_masks_and_labels_are_those_of_the_tokenizer(datasets: Datasets, mad
 
     spec = data_spec()
     prepared = datasets(spec)
-    opened = open_dataset(prepared.path, prepared.digest)
-    train, validation = opened.train, opened.validation
+    opened = find_splits(prepared.path, prepared.digest)
+    train, validation = opened["train"], opened["validation"]
     assert (train.input_ids.shape, validation.input_ids.shape) == ((37, 16), (11, 16))
     assert train.input_ids.dtype == np.int32
     tokenizer = Tokenizer.from_file(str(prepared.path / "tokenizer.json"))
@@ -121,7 +121,7 @@ def test_more_reviews_than_there_are(made_up_sentences: Path, tmp_path: Path) ->
     with pytest.raises(
         DataError, match=f"81 reviews to train and 1 to validate.*only {SENTENCES}; ask for fewer"
     ):
-        prepare(data_spec(train=81, validation=1), made_up_sentences, tmp_path)
+        prepare_texts(data_spec(train=81, validation=1), made_up_sentences, tmp_path)
 
 
 def test_a_vocabulary_smaller_than_the_alphabet() -> None:
@@ -154,8 +154,8 @@ def test_the_command_says_what_is_wrong_in_one_line(
     spec = tmp_path / "data.json"
     spec.write_text("{}", encoding="utf-8")
     assert main(["prepare", "--data-spec", str(spec), "--reviews", "absent", "--out", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.startswith(f"{spec} is not valid: train: is missing; ")
-    spec.write_text(data_spec().model_dump_json(), encoding="utf-8")
+    assert capsys.readouterr().err.startswith(f"{spec} is not valid: data: is missing.")
+    spec.write_text(DataSpec(data=data_spec()).model_dump_json(), encoding="utf-8")
     assert main(["prepare", "--data-spec", str(spec), "--reviews", "absent", "--out", str(tmp_path)]) == 1
     assert capsys.readouterr().err.startswith("The reviews absent can't be read: ")
 
@@ -163,10 +163,10 @@ def test_the_command_says_what_is_wrong_in_one_line(
 def test_opening_another_data_set_than_asked_for(datasets: Datasets, tmp_path: Path) -> None:
     prepared = datasets(data_spec())
     with pytest.raises(DataError, match="but the run asks for 000"):
-        open_dataset(prepared.path, "0" * 64)
+        find_splits(prepared.path, "0" * 64)
     with pytest.raises(DataError, match="There is no prepared data set in"):
-        open_dataset(tmp_path, "0" * 64)
+        find_splits(tmp_path, "0" * 64)
     copy = shutil.copytree(prepared.path, tmp_path / "copy")
     (copy / "validation.arrow").unlink()
     with pytest.raises(DataError, match=r"damaged \(validation.arrow\)"):
-        open_dataset(copy, prepared.digest)
+        find_splits(copy, prepared.digest)

@@ -1,19 +1,10 @@
-"""The learning-rate schedule and the digest of weights."""
+"""The digest of weights."""
 
 from __future__ import annotations
 
 import torch
 
-from training.model import learning_rate_factor, weights_digest
-
-
-def test_the_learning_rate_rises_then_falls_to_zero() -> None:
-    factors = [learning_rate_factor(step, 4, 12) for step in range(13)]
-    assert factors[:5] == [0, 0.25, 0.5, 0.75, 1]
-    assert factors[4:] == sorted(factors[4:], reverse=True)
-    assert factors[8] == 0.5
-    assert factors[12] == 0
-    assert learning_rate_factor(0, 0, 10) == 1
+from training.weights import weights_digest
 
 
 def test_the_digest_sees_names_shapes_types_and_the_last_bit() -> None:

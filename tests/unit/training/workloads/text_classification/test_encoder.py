@@ -17,11 +17,12 @@ from transformers import (
     DistilBertModel,
 )
 
-from tests.unit.training.training_helpers import Run, load
+from tests.unit.training.training_helpers import Run, load, prepare_texts
 from training.checkpoint import read_checkpoint
-from training.data.prepare import Prepared, prepare
+from training.data.prepare import Prepared
 from training.errors import DataError
-from training.spec import DataSpec, RunSpec
+from training.spec import RunSpec
+from training.workloads.text_classification.settings import Data
 
 WORDS = [
     "[PAD]",
@@ -60,12 +61,12 @@ def save_encoder(
     return path
 
 
-def data_of(name: str, **changes: Any) -> DataSpec:
+def data_of(name: str, **changes: Any) -> Data:
     fields = {"train": 24, "validation": 8, "seed": 1, "max_length": 16, "tokenizer": "pretrained"}
-    return DataSpec.model_validate(fields | {"pretrained": name} | changes)
+    return Data.model_validate(fields | {"pretrained": name} | changes)
 
 
-def run_of(prepared: Prepared, data: DataSpec, **work: Any) -> RunSpec:
+def run_of(prepared: Prepared, data: Data, **work: Any) -> RunSpec:
     settings = {"workers": 2, "epochs": 1, "seed": 3, "batch_per_worker": 4, "model": {"init": "pretrained"}}
     settings |= {"learning_rate": 1e-3, "warmup_steps": 2, "data_digest": prepared.digest}
     return RunSpec.model_validate({"stack": "test", "work": settings | {"data": data.model_dump()} | work})
@@ -77,9 +78,9 @@ def test_an_encoder_in_a_folder_is_fine_tuned(
 ) -> None:
     save_encoder(tmp_path / "models" / kind, kind)
     data = data_of(f"models/{kind}")
-    prepared = prepare(data, made_up_sentences, tmp_path / "data", tmp_path)
+    prepared = prepare_texts(data, made_up_sentences, tmp_path / "data", tmp_path)
     assert (prepared.path / "encoder" / "model.safetensors").exists()
-    assert prepare(data, made_up_sentences, tmp_path / "data", tmp_path).digest == prepared.digest
+    assert prepare_texts(data, made_up_sentences, tmp_path / "data", tmp_path).digest == prepared.digest
     # The folder that it came from is no longer needed.
     shutil.rmtree(tmp_path / "models")
     digests = []
@@ -90,7 +91,7 @@ def test_an_encoder_in_a_folder_is_fine_tuned(
         digests.append(load(out / "result.json")["weights_digest"])
     assert digests[0] == digests[1]
     (start, *_) = [json.loads(line) for line in (out / "progress.jsonl").read_text().splitlines()]
-    assert start["model"] == f"models/{kind} (pretrained)"
+    assert start["model"] == f"models/{kind}, pretrained"
     assert start["data"].endswith(f"16 tokens (models/{kind})")
 
 
@@ -99,7 +100,7 @@ def test_the_encoders_weights_are_where_training_starts(
 ) -> None:
     save_encoder(tmp_path / "tiny")
     data = data_of("tiny")
-    prepared = prepare(data, made_up_sentences, tmp_path / "data", tmp_path)
+    prepared = prepare_texts(data, made_up_sentences, tmp_path / "data", tmp_path)
     kept = []
     for init in ({"init": "pretrained", "dropout": 0.0}, {"init": "scratch", "layers": 2, "hidden": 8}):
         spec = run_of(
@@ -137,20 +138,20 @@ def test_an_encoder_whose_parts_do_not_fit(
 ) -> None:
     save_encoder(tmp_path / "tiny", **made)
     with pytest.raises(DataError, match=said):
-        prepare(data_of("tiny", **changes), made_up_sentences, tmp_path / "data", tmp_path)
+        prepare_texts(data_of("tiny", **changes), made_up_sentences, tmp_path / "data", tmp_path)
     assert not list((tmp_path / "data").glob("*"))
 
 
 def test_folders_that_hold_no_encoder(made_up_sentences: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"There is no folder .*absent with a pretrained encoder"):
-        prepare(data_of("./absent"), made_up_sentences, tmp_path / "data", tmp_path)
+        prepare_texts(data_of("./absent"), made_up_sentences, tmp_path / "data", tmp_path)
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"The folder .*empty holds no encoder that can be loaded: "):
-        prepare(data_of("empty"), made_up_sentences, tmp_path / "data", tmp_path)
+        prepare_texts(data_of("empty"), made_up_sentences, tmp_path / "data", tmp_path)
     broken = save_encoder(tmp_path / "broken")
     (broken / "model.safetensors").write_bytes(b"no weights")
     with pytest.raises(DataError, match="holds no encoder that can be loaded: "):
-        prepare(data_of("broken"), made_up_sentences, tmp_path / "data", tmp_path)
+        prepare_texts(data_of("broken"), made_up_sentences, tmp_path / "data", tmp_path)
 
 
 def test_a_data_set_without_the_encoder_that_a_run_asks_for(
@@ -158,7 +159,7 @@ def test_a_data_set_without_the_encoder_that_a_run_asks_for(
 ) -> None:
     save_encoder(tmp_path / "tiny")
     data = data_of("tiny")
-    prepared = prepare(data, made_up_sentences, tmp_path / "data", tmp_path)
+    prepared = prepare_texts(data, made_up_sentences, tmp_path / "data", tmp_path)
     shutil.rmtree(prepared.path / "encoder")
     out, statuses = run(run_of(prepared, data, workers=1), prepared.path)
     assert statuses == [1]
@@ -173,7 +174,7 @@ def test_a_loss_that_is_no_number_ends_the_run_and_says_where(
     torch.nn.init.constant_(model.embeddings.word_embeddings.weight, float("nan"))
     model.save_pretrained(path)
     data = data_of("tiny")
-    prepared = prepare(data, made_up_sentences, tmp_path / "data", tmp_path)
+    prepared = prepare_texts(data, made_up_sentences, tmp_path / "data", tmp_path)
     out, statuses = run(run_of(prepared, data), prepared.path)
     assert statuses == [1, 1]
     error = load(out / "error-0.json")

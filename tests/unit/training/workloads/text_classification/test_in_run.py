@@ -14,10 +14,17 @@ import pyarrow as pa
 import pytest
 
 from tests.unit.training.training_helpers import Datasets, Run, data_spec, load, run_spec
-from training.data.in_run import COLUMNS, NOTE, TOKENS, prepare_in_run, tokenise_alone, tokenise_rows
 from training.data.prepare import Prepared
 from training.errors import DataError
 from training.spec import Conditions, RunSpec
+from training.workloads.text_classification.in_run import (
+    COLUMNS,
+    NOTE,
+    TOKENS,
+    prepare_in_run,
+    tokenise_alone,
+    tokenise_rows,
+)
 
 SPLITS = ("train.arrow", "validation.arrow")
 
@@ -112,8 +119,8 @@ def test_what_differs_from_what_was_prepared_is_refused(datasets: Datasets, tmp_
     ids[40][1] += 1
     spoilt = whole.set_column(1, COLUMNS.field("input_ids"), pa.array(ids, COLUMNS.field("input_ids").type))
     cases = {
-        "of the validation texts .* of 11 reviews, the first is number 3": spoilt,
-        "of the validation texts .* 10 reviews instead of 11": whole.slice(0, 47),
+        "of the validation texts .* of 11 samples, the first is number 3": spoilt,
+        "of the validation texts .* 10 samples instead of 11": whole.slice(0, 47),
         "of the train texts .* of 37 reviews, the first is number 0": table(
             prepared, range(1, 48), range(1, 2)
         ),

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from training.data.hub import hub_error, reach_hub
 from training.errors import DataError, first_line
-from training.spec import DataSpec
+from training.workloads.text_classification.settings import Data
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Encoder:
         self.tokenizer.save_pretrained(folder)
 
 
-def load_encoder(spec: DataSpec, folder: Path) -> Encoder:
+def load_encoder(spec: Data, folder: Path) -> Encoder:
     """The encoder that `spec.pretrained` names: a folder (relative to `folder`), or a name on the hub.
 
     Raises:
@@ -52,7 +52,7 @@ def load_encoder(spec: DataSpec, folder: Path) -> Encoder:
     return _checked(spec, _load(spec, spec.pretrained, spec.revision))
 
 
-def _load(spec: DataSpec, source: str, revision: str | None) -> Encoder:
+def _load(spec: Data, source: str, revision: str | None) -> Encoder:
     import torch
     from transformers import AutoModel, AutoTokenizer
 
@@ -77,7 +77,7 @@ def _load(spec: DataSpec, source: str, revision: str | None) -> Encoder:
     return Encoder(str(spec.pretrained), model, tokenizer)
 
 
-def _checked(spec: DataSpec, encoder: Encoder) -> Encoder:
+def _checked(spec: Data, encoder: Encoder) -> Encoder:
     config, tokenizer = encoder.model.config, encoder.tokenizer
     if not getattr(tokenizer, "is_fast", False) or tokenizer.pad_token_id is None:
         raise DataError(f"{encoder.name} has no fast tokenizer with a padding token; use another encoder.")

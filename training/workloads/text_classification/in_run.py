@@ -19,15 +19,17 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from training.data.dataset import SPLITS, Dataset, Reviews, open_dataset, open_split, write_split
+from training.data.prepared import SPLITS
 from training.errors import DataError
 from training.spec import RunSpec
 from training.util.digest import file_digest
 from training.util.files import write_json
+from training.workloads.text_classification.settings import Data
+from training.workloads.text_classification.splits import Split, find_splits, open_split, write_split
 
 TOKENS: Final = "tokens"  # folder in the run's own
 NOTE: Final = "prepared.json"
-AT_ONCE: Final = 512  # reviews; an encoding also keeps what was truncated, which takes memory
+AT_ONCE: Final = 512  # texts; an encoding also keeps what was truncated, which takes memory
 COLUMNS: Final = pa.schema(
     [
         ("row", pa.int64()),  # counted through the training split, then on through the validation split
@@ -52,19 +54,19 @@ def tokenise_rows(
     Raises:
         DataError: the data set on this node is not the one with `digest`, is damaged, or has no texts.
     """
-    dataset = open_dataset(Path(data), digest, in_loop=True)
+    splits = find_splits(Path(data), digest, in_loop=True)
     # Opening it switched off the tokenizer's threads. Both variables are read at its first call.
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"
     os.environ["RAYON_NUM_THREADS"] = str(threads)
     for batch in batches:
         rows: npt.NDArray[np.int64] = np.from_dlpack(batch.column(0)).astype(np.int64, copy=False)
         for at in range(0, len(rows), AT_ONCE):
-            yield from _tokens(dataset, rows[at : at + AT_ONCE])
+            yield from _tokens(splits, rows[at : at + AT_ONCE])
 
 
-def _tokens(dataset: Dataset, rows: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
+def _tokens(splits: dict[str, Split], rows: npt.NDArray[np.int64]) -> Iterator[pa.RecordBatch]:
     first = 0
-    for split in (dataset.train, dataset.validation):
+    for split in splits.values():
         here = rows[(rows >= first) & (rows < first + len(split))]
         if len(here):
             assert split.untokenised is not None
@@ -86,7 +88,7 @@ def tokenise_alone(spec: RunSpec, data: Path, out: Path, started: float) -> None
         DataError: the data set can't be used, or the tokens differ from the prepared ones.
     """
     threads, digest = spec.conditions.threads, spec.work.data_digest
-    rows = pa.record_batch({"row": pa.array(np.arange(reviews_of(spec), dtype=np.int64))})
+    rows = pa.record_batch({"row": pa.array(np.arange(samples_of(spec), dtype=np.int64))})
     by = f"one process on {os.uname().nodename}, {threads_text(threads)}"
 
     def tokenise() -> pa.Table:
@@ -100,8 +102,8 @@ def threads_text(threads: int) -> str:
     return f"{threads} thread{'s' if threads > 1 else ''}"
 
 
-def reviews_of(spec: RunSpec) -> int:
-    """Number of reviews in a run's two splits."""
+def samples_of(spec: RunSpec) -> int:
+    """Number of samples in a run's two splits."""
     return spec.work.data.train + spec.work.data.validation
 
 
@@ -126,7 +128,7 @@ def prepare_in_run(
     table = tokenise()
     _write(table.sort_by("row"), spec, folder)
     ended = time.time()
-    _check_equal(folder, open_dataset(data, spec.work.data_digest))
+    _check_equal(folder, data, find_splits(data, spec.work.data_digest))
     write_json(
         out / NOTE,
         {
@@ -163,41 +165,42 @@ def find_tokens(run: Path) -> Path:
     return folder
 
 
-def tokens_digest(reviews: Reviews) -> str:
+def tokens_digest(split: Split) -> str:
     """SHA-256 of ids, masks and labels, including their shapes."""
     sha = hashlib.sha256()
-    for column in (reviews.input_ids, reviews.attention_mask, reviews.labels):
+    for column in (split.input_ids, split.attention_mask, split.labels):
         sha.update(f"{column.dtype} {column.shape}\n".encode())
         sha.update(np.ascontiguousarray(column).data)
     return sha.hexdigest()
 
 
 def _write(table: pa.Table, spec: RunSpec, folder: Path) -> None:
-    sizes = (spec.work.data.train, spec.work.data.validation)
+    data = spec.work.data
+    assert isinstance(data, Data)
     first = 0
-    for split, size in zip(SPLITS, sizes, strict=True):
+    for split, size in zip(SPLITS, (data.train, data.validation), strict=True):
         part = table.slice(first, size).combine_chunks()
         columns = [part.column(name).combine_chunks() for name in COLUMNS.names[1:]]
         ids, mask = (column.flatten() for column in columns[:2])
-        write_split(folder / f"{split}.arrow", ids, mask, columns[2], spec.work.data.max_length)
+        write_split(folder / f"{split}.arrow", ids, mask, columns[2], data.max_length)
         first += size
 
 
-def _check_equal(folder: Path, prepared: Dataset) -> None:
-    for name, before in zip(SPLITS, (prepared.train, prepared.validation), strict=True):
+def _check_equal(folder: Path, data: Path, prepared: dict[str, Split]) -> None:
+    for name, before in prepared.items():
         now = open_split(folder, name)
         ours, theirs = tokens_digest(now), tokens_digest(before)
         if ours != theirs:
             raise DataError(
                 f"This run's tokens of the {name} texts ({ours[:8]}) differ from the prepared ones "
                 f"({theirs[:8]}; {_difference(now, before)}), so its weights could not be compared with any "
-                f"other run's; check that {prepared.path} and the environment are the same on every node."
+                f"other run's; check that {data} and the environment are the same on every node."
             )
 
 
-def _difference(now: Reviews, before: Reviews) -> str:
+def _difference(now: Split, before: Split) -> str:
     if len(now) != len(before) or now.input_ids.shape != before.input_ids.shape:
-        return f"{len(now)} reviews instead of {len(before)}"
+        return f"{len(now)} samples instead of {len(before)}"
     differs = (now.input_ids != before.input_ids).any(axis=1)
     differs |= (now.attention_mask != before.attention_mask).any(axis=1) | (now.labels != before.labels)
-    return f"{int(differs.sum())} of {len(before)} reviews, the first is number {int(differs.argmax())}"
+    return f"{int(differs.sum())} of {len(before)} samples, the first is number {int(differs.argmax())}"

@@ -8,12 +8,12 @@ from typing import Final
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 from training.errors import DataError
-from training.spec import DataSpec
+from training.workloads.text_classification.settings import Data
 
 SPECIAL: Final = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 to 4
 
 
-def train_tokenizer(texts: Sequence[str], spec: DataSpec) -> Tokenizer:
+def train_tokenizer(texts: Sequence[str], spec: Data) -> Tokenizer:
     """A lower-casing WordPiece tokenizer (as BERT's), its vocabulary learnt from `texts`.
 
     It truncates and pads to `spec.max_length` tokens, including `[CLS]` and `[SEP]`. The same

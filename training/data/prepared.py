@@ -1,0 +1,96 @@
+"""A prepared data set: a folder of files with a description, named by the digest of both."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from training.errors import DataError
+from training.settings import canonical
+from training.spec import DataSpec
+from training.util.digest import file_digest
+
+FORMAT: Final = 3  # 3 added the texts
+DESCRIPTION: Final = "dataset.json"
+SPLITS: Final = ("train", "validation")
+DAMAGED: Final = "The data set {path} is damaged ({files}); remove that folder and prepare it again."
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A prepared data set on this node."""
+
+    path: Path
+    description: dict[str, Any]  # dataset.json
+
+    def check(self, without: Collection[str] = ()) -> None:
+        """Check that its files are what `prepare` wrote, except those in `without`.
+
+        Raises:
+            DataError: they are not.
+        """
+        if damaged := damaged_files(self.path, self.description, without):
+            raise DataError(DAMAGED.format(path=self.path, files=", ".join(damaged)))
+
+
+def find_dataset(path: Path, digest: str) -> Dataset:
+    """The prepared data set in `path`; its files have not been checked.
+
+    Raises:
+        DataError: there is none, or it is not the one with `digest`.
+    """
+    try:
+        description: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"There is no prepared data set in {path} ({error}); stage it to this node first."
+        ) from error
+    if description.get("digest") != digest:
+        raise DataError(
+            f"The data set in {path} is {description.get('digest')}, but the run asks for {digest}."
+        )
+    return Dataset(path, description)
+
+
+def damaged_files(path: Path, description: dict[str, Any], without: Collection[str] = ()) -> list[str]:
+    """Names of the data set's files that are missing or differ from what `prepare` wrote.
+
+    Files in `without` are not checked.
+    """
+    files: dict[str, str] = description["files"]
+    return [
+        name
+        for name, digest in files.items()
+        if name not in without and (not (path / name).is_file() or file_digest(path / name) != digest)
+    ]
+
+
+def dataset_digest(asked: DataSpec, files: dict[str, str]) -> str:
+    """SHA-256 of what was asked for and of every file's SHA-256: the data set's name."""
+    content = {"format": FORMAT, **described(asked), "files": files}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def described(asked: DataSpec) -> dict[str, Any]:
+    """What was asked for, as a data set's description has it."""
+    fields = canonical(asked)
+    return {"spec": fields.pop("data"), **fields}
+
+
+def write_arrow(path: Path, batch: pa.RecordBatch) -> None:
+    """Write an Arrow file of a single batch, readable by everybody."""
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
+        writer.write_batch(batch)
+    path.chmod(0o644)
+
+
+def read_arrow(path: Path) -> pa.RecordBatch:
+    """The batch in an Arrow file, memory-mapped: pages are read when they are first touched."""
+    with pa.memory_map(str(path)) as file:  # the arrays keep the mapping alive
+        return pa.ipc.open_file(file).get_batch(0)

@@ -1,0 +1,119 @@
+"""What settings are made of: typed, frozen, strict, and hashed.
+
+Needs only pydantic, so that a controller without torch can plan runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializeAsAny,
+    StringConstraints,
+    WithJsonSchema,
+)
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
+NotNegative = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+class Settings(BaseModel):
+    """Settings that decide what a run does."""
+
+    # Strict: `"2"` or `true` is not a number of workers, and a misspelt name must not mean a silent default.
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+    LATER: ClassVar[Mapping[str, Any]] = {}
+    """Fields that digests leave out at these values: settings older than the fields keep their digests."""
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the canonical JSON, 64 hexadecimal digits: equal exactly when every field is equal."""
+        return hashlib.sha256(canonical_json(self).encode()).hexdigest()
+
+
+class DataSettings(Settings):
+    """Which data a workload takes. Its own settings add where the data are and how they are prepared."""
+
+    TOKENIZES: ClassVar[bool] = False
+    """Whether samples can also be made from texts in the loop or in the run (`tokenizing`)."""
+
+    train: Positive  # samples
+    validation: Positive  # samples
+    seed: NotNegative  # of the split
+
+    @property
+    def tokens_per_sample(self) -> int | None:
+        """Tokens that the model computes for each sample, padding included; None if it takes no tokens."""
+        return None
+
+    @property
+    def metric(self) -> str:
+        """Name of the metric by which people judge a model of these data."""
+        return "loss"
+
+    @property
+    def name(self) -> str:
+        """Where the data come from, in a word or two."""
+        return "its own data"
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Names of the files and folders that are the user's, relative to the matrix."""
+        return ()
+
+
+class ModelSettings(Settings):
+    """Which model a workload trains, and from which weights."""
+
+    def check(self, data: DataSettings) -> None:
+        """Check that the model can take `data`.
+
+        Raises:
+            ValueError: it can't; the text says why.
+        """
+
+    def text(self, data: DataSettings) -> str:
+        """The model in a few words."""
+        raise NotImplementedError
+
+
+def _schema_of_any(kind: type[Settings], what: str) -> WithJsonSchema:
+    """The JSON schema of a workload's own settings: what all workloads have, and whatever else it has."""
+    schema = kind.model_json_schema()
+    return WithJsonSchema(
+        {"type": "object", "description": what}
+        | {name: schema[name] for name in ("properties", "required") if name in schema}
+    )
+
+
+AnyData = Annotated[
+    SerializeAsAny[DataSettings], _schema_of_any(DataSettings, "The workload's settings of its data.")
+]
+AnyModel = Annotated[
+    SerializeAsAny[ModelSettings], _schema_of_any(ModelSettings, "The workload's settings of its model.")
+]
+
+
+def canonical(settings: Settings) -> dict[str, Any]:
+    """The fields of `settings` as JSON has them, without those that came later and have their first value."""
+    fields = settings.model_dump(mode="json")
+    for name in type(settings).model_fields:
+        value = getattr(settings, name)
+        if isinstance(value, Settings):
+            fields[name] = canonical(value)
+    return {name: value for name, value in fields.items() if settings.LATER.get(name, ...) != value}
+
+
+def canonical_json(settings: Settings) -> str:
+    """`canonical` with sorted keys, no spaces and ASCII only: equal settings give equal text."""
+    return json.dumps(
+        canonical(settings), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )

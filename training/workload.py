@@ -1,0 +1,171 @@
+"""The contract of a workload: what is trained, in the few functions that the training loop calls.
+
+The loop keeps what must be equal everywhere: which samples a rank takes in a step, accumulation, precision,
+gradient synchronisation, evaluation and checkpoint cadence, phases, digests, resuming. A workload says what
+a sample is, and what is learnt from it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+
+from training.data.prepared import Dataset, find_dataset
+from training.errors import WorkloadError
+from training.registry import load_for
+from training.schedule import learning_rate_factor
+from training.spec import Conditions, DataSpec, Work
+from training.util.seeds import derive_seed
+
+Batch = dict[str, torch.Tensor]
+"""Samples as the model takes them, by name; the first dimension of each tensor counts the samples."""
+
+
+class Workload(ABC):
+    """What is trained, on one rank.
+
+    Everything random must be derived from the work's seed (`training.util.seeds.derive_seed`) or drawn from
+    torch's own generator in `loss`: the loop seeds it, saves it and restores it.
+    """
+
+    SUMS: ClassVar[tuple[str, ...]]  # names of what `score` adds up
+
+    def __init__(self, work: Work, dataset: Dataset, conditions: Conditions, run: Path) -> None:
+        """Open the prepared data.
+
+        Args:
+            work: what to do.
+            dataset: the work's, prepared by `prepare`.
+            conditions: how to do it.
+            run: the run's own folder.
+
+        Raises:
+            DataError: the data set can't be used.
+        """
+        self.work, self.dataset = work, dataset
+        self.conditions, self.run = conditions, run
+        dataset.check()
+
+    @abstractmethod
+    def build_model(self) -> torch.nn.Module:
+        """The network in fp32 on the CPU, with its first weights; torch's generator has been seeded."""
+
+    @abstractmethod
+    def batch(self, split: str, chosen: torch.Tensor, epoch: int) -> Batch:
+        """Samples of a split, on the CPU.
+
+        Args:
+            split: train or validation.
+            chosen: numbers of samples, int64 [samples].
+            epoch: from 1; what a sample looks like may depend on it, its rank and its batch must not matter.
+        """
+
+    @abstractmethod
+    def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """The mean loss over the batch's samples, a scalar; `batch` is on the model's device."""
+
+    @abstractmethod
+    def score(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """Sums over the batch's samples, in the order of `SUMS`: [sums]."""
+
+    @abstractmethod
+    def metrics(self, sums: Mapping[str, float], samples: int) -> dict[str, float]:
+        """The metrics of a split by name: `loss`, and whatever else there is.
+
+        Args:
+            sums: what `score` gave, added up over all samples of the split, by the names in `SUMS`.
+            samples: their number.
+        """
+
+    def optimiser(self, model: torch.nn.Module) -> torch.optim.Optimizer:
+        """The optimiser: AdamW, with weight decay on all parameters (`fused`: the same in one pass)."""
+        return torch.optim.AdamW(
+            model.parameters(), lr=self.work.learning_rate, weight_decay=self.work.weight_decay, fused=True
+        )
+
+    def learning_rate_factor(self, step: int) -> float:
+        """The factor on the learning rate in a step (from 0) of the whole training."""
+        work = self.work
+        return learning_rate_factor(step, work.warmup_steps, work.steps_per_epoch * work.epochs)
+
+    def model_name(self) -> str:
+        """The network in a few words."""
+        return self.work.model.text(self.work.data)
+
+    def data_name(self) -> str:
+        """The data set in a few words."""
+        data = self.work.data
+        return f"{data.name}: {data.train} samples to train, {data.validation} to validate"
+
+    def save_model(self, model: torch.nn.Module, folder: Path) -> None:
+        """Write a trained model into an existing folder, in the form in which people load it.
+
+        By default its `state_dict`, for `torch.load` with weights only.
+        """
+        torch.save(model.state_dict(), folder / "model.pt")
+
+    def model(self) -> torch.nn.Module:
+        """The network before the first step; the work's seed alone decides its random weights."""
+        torch.manual_seed(derive_seed(self.work.seed, "model"))
+        model: Any = self.build_model()
+        if self.work.activation_checkpointing:
+            if not hasattr(model, "gradient_checkpointing_enable"):
+                raise WorkloadError(
+                    f"The model of {self.work.workload} has no gradient_checkpointing_enable, which "
+                    "activation_checkpointing needs; leave that out."
+                )
+            model.gradient_checkpointing_enable({"use_reentrant": False})
+        network: torch.nn.Module = model
+        return network
+
+
+def workload_class(asked: DataSpec) -> type[Workload]:
+    """The class of a workload.
+
+    Raises:
+        WorkloadError: it is not here, has another content than was asked for, or breaks the contract.
+    """
+    name = asked.workload
+    module = load_for(name, asked.workload_digest, "workload")
+    found = [
+        each
+        for each in vars(module).values()
+        if isinstance(each, type) and issubclass(each, Workload) and each.__module__ == module.__name__
+    ]
+    if len(found) != 1:
+        names = ", ".join(each.__name__ for each in found) or "none"
+        raise WorkloadError(
+            f"The workload.py of {name} must have one subclass of training.workload.Workload, "
+            f"but has {names}."
+        )
+    if missing := sorted(found[0].__abstractmethods__):
+        raise WorkloadError(
+            f"The class {found[0].__name__} of the workload {name} lacks {', '.join(missing)}."
+        )
+    return found[0]
+
+
+def open_workload(work: Work, data: Path, conditions: Conditions, run: Path) -> Workload:
+    """The workload of a run on this rank.
+
+    Args:
+        work: what to do.
+        data: folder of the prepared data set, on this node.
+        conditions: how to do it.
+        run: the run's own folder.
+
+    Raises:
+        WorkloadError: see `workload_class`.
+        DataError: the data set is not the one that the work asks for, or can't be used.
+    """
+    kind = workload_class(work)
+    return kind(work, find_dataset(data, work.data_digest), conditions, run)
+
+
+def to_device(batch: Batch, device: torch.device) -> Batch:
+    """A batch on `device`."""
+    return {name: tensor.to(device) for name, tensor in batch.items()}

@@ -1,0 +1,1 @@
+"""Text classification: a transformer encoder tells a text's class."""
