@@ -1,0 +1,1 @@
+"""A workload as a user has it, in a folder of its own."""
