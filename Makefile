@@ -60,8 +60,12 @@ verify: ## prove the state of the nodes (testinfra); the results are kept in res
 status: ## show the cluster on one screen: nodes, lock, versions, GPUs, disks, clocks; changes nothing
 	@$(call in,controller) python -m experiments status $(ARGS)
 
-conformance: ## test what every stack must do: equal weights, recorded faults, nothing left running (STACK=name)
-	@$(call in,controller) python -m pytest tests/conformance --stack "$(STACK)" --verbose --junitxml="results/conformance/$(STACK).xml" $(ARGS)
+conformance: ## test what every stack (STACK=name) or workload (WORKLOAD=name or folder) must do
+ifdef WORKLOAD
+	@$(call in,test) python -m pytest tests/conformance/test_workload.py --workload "$(WORKLOAD)" $(if $(filter file,$(origin MATRIX)),,--matrix "$(MATRIX)") --verbose --junitxml="results/conformance/$(notdir $(WORKLOAD)).xml" $(ARGS)
+else
+	@$(call in,controller) python -m pytest tests/conformance/test_stack.py --stack "$(STACK)" --verbose --junitxml="results/conformance/$(STACK).xml" $(ARGS)
+endif
 
 plan: ## show the runs of a matrix, and which can't be made here
 	@$(call in,controller) python -m experiments plan "$(MATRIX)" $(ARGS)

@@ -118,7 +118,12 @@ TEST_WIDE = (
     Part(
         "kills",
         "ranks killed at 50 points, and still the same weights",
-        (pytest(*WIDE, "tests/unit/training"),),
+        (pytest(*WIDE, "tests/unit/training", "--ignore=tests/unit/training/workloads"),),
+    ),
+    Part(
+        "workloads-conform",
+        "each workload does what every workload must do",
+        (pytest(*WIDE, "tests/unit/training/workloads"),),
     ),
     Part(
         "inventories",

@@ -1,17 +1,24 @@
-"""The stack that is tested, and one bench for all of its tests."""
+"""The stack or the workload that is tested, and one bench for all of its tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import pytest
 
+from experiments.util.errors import UserError
 from tests.conformance.bench import Bench
+
+if TYPE_CHECKING:  # it needs torch, which stacks are tested without
+    from tests.conformance.workbench import Workbench
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that names the stack."""
+    """Add the options that name what is tested."""
     parser.addoption("--stack", required=False, default="", help="the stack to test")
+    parser.addoption("--workload", required=False, default="", help="the workload to test")
+    parser.addoption("--matrix", required=False, default=None, help="the matrix with the workload's settings")
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +36,18 @@ def bench(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory)
         )
     yield bench
     bench.close()
+
+
+@pytest.fixture(scope="session")
+def workbench(pytestconfig: pytest.Config, tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+    """The workload with little data, on this machine."""
+    from tests.conformance.workbench import Workbench, matrix_for
+
+    workload = pytestconfig.getoption("--workload")
+    if not workload:
+        pytest.exit("Which workload? make conformance WORKLOAD=<name or folder>", returncode=2)
+    try:
+        matrix = matrix_for(workload, pytestconfig.getoption("--matrix"))
+        return Workbench(matrix, tmp_path_factory.mktemp("workload"))
+    except (UserError, ValueError) as error:
+        pytest.exit(str(error), returncode=2)

@@ -1,0 +1,147 @@
+"""A workload with little data, on this machine: opened in this process, and trained by real ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from pydantic import ValidationError
+
+from experiments.campaign.code_archive import training_archive
+from experiments.matrix.loading import MATRICES, load_matrix
+from experiments.matrix.model import Matrix
+from experiments.util.errors import UserError
+from experiments.util.paths import REPOSITORY
+from tests.reviews import movie_reviews
+from training.data.prepare import Place, Prepared, prepare
+from training.registry import folder_name
+from training.spec import Conditions, DataSpec, RunSpec, Work
+from training.workload import Workload, open_workload
+
+#: Uneven on purpose: the last batches are smaller, and ranks have different shares of the validation.
+SIZES: Final = {"train": 51, "validation": 23}
+LITTLE: Final = {
+    "epochs": 2,
+    "batch_per_worker": 4,
+    "warmup_steps": 2,
+    "seed": 3,
+    "checkpoint_every_steps": 4,
+    "keep_checkpoints": 100,
+}
+PATIENCE: Final = 300  # s
+NOT_OURS: Final = {"workers", "slots_per_worker", "global_batch", *LITTLE}
+
+
+def matrix_for(workload: str, named: str | None) -> Matrix:
+    """The matrix whose settings the checks take.
+
+    Args:
+        workload: the name of one that is built in, or the folder of a user's.
+        named: the matrix; None = the one beside a user's folder (mine.yml), or that of a built-in one.
+
+    Raises:
+        UserError: there is none, it is not valid, or it has another workload.
+    """
+    if named is None and "/" in workload:
+        named = f"{workload.rstrip('/')}.yml"
+    if named is None:
+        named = workload if (MATRICES / f"{workload}.yml").is_file() else "quick"
+    matrix = load_matrix(named)
+    if matrix.workload != Path(workload).resolve().name:
+        raise UserError(f"The matrix {named} is for the workload {matrix.workload}, not for {workload}.")
+    return matrix
+
+
+class Workbench:
+    """What the checks ask for."""
+
+    def __init__(self, matrix: Matrix, folder: Path) -> None:
+        """Prepare the data; everything goes to `folder`."""
+        self.matrix = matrix
+        self.folder = folder
+        self.asked = _with_little_data(matrix)
+        self.place = Place(matrix.folder, movie_reviews() if matrix.data.name == "movie-reviews" else None)
+        self.code = matrix.workload_folder or (
+            REPOSITORY / "training" / "workloads" / folder_name(matrix.workload)
+        )
+        self.prepared = self.prepare("data")
+        (folder / "training.zip").write_bytes(training_archive(REPOSITORY, matrix.workload_folder))
+
+    def prepare(self, name: str) -> Prepared:
+        """The data set, prepared into a folder of its own."""
+        return prepare(self.asked, self.place, self.folder / name)
+
+    def specification(self, workers: int = 1, **changes: Any) -> RunSpec:
+        """A short run with the matrix's settings."""
+        given = self.matrix.fields_of(self.matrix.on(1).combinations()[0])
+        work = {name: value for name, value in given.items() if name in Work.model_fields}
+        work = {name: value for name, value in work.items() if name not in NOT_OURS} | LITTLE
+        work |= dict(self.asked) | {"data_digest": self.prepared.digest, "workers": workers}
+        return RunSpec.model_validate({"stack": "local", "work": work | changes})
+
+    def open(self) -> Workload:
+        """The workload as a rank opens it."""
+        return open_workload(self.specification().work, self.prepared.path, Conditions(), self.folder)
+
+    def model(self, workload: Workload) -> torch.nn.Module:
+        """Its network as it is evaluated."""
+        return workload.model().eval()
+
+    def run(self, name: str, specification: RunSpec, checkpoints: list[Path] | None = None) -> Path:
+        """Train with one process for each rank, from the code archive; returns the run's folder.
+
+        Args:
+            name: the folder's.
+            specification: the run.
+            checkpoints: those that it finds when it starts.
+
+        Raises:
+            RuntimeError: a rank failed.
+        """
+        out = self.folder / name
+        for checkpoint in checkpoints or []:
+            shutil.copytree(checkpoint, out / "checkpoints" / checkpoint.name)
+        out.mkdir(exist_ok=True)
+        file = out / "spec.json"
+        file.write_text(specification.model_dump_json(), encoding="utf-8")
+        launcher = ["-m", "torch.distributed.run", "--standalone"]
+        launcher += ["--nproc-per-node", str(specification.work.workers), "-m", "training", "run"]
+        command = [sys.executable, "-P", *launcher, "--spec", str(file)]
+        command += ["--data", str(self.prepared.path), "--out", str(out)]
+        environment = os.environ | {
+            "PYTHONPATH": str(self.folder / "training.zip"),
+            "OMP_NUM_THREADS": str(specification.conditions.threads),
+        }
+        done = subprocess.run(
+            command, cwd=out, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
+        if done.returncode:
+            errors = sorted(out.glob("error-*.json"))
+            said = json.loads(errors[0].read_text(encoding="utf-8"))["traceback"] if errors else done.stderr
+            raise RuntimeError(f"The run {name} failed:\n{said}")
+        return out
+
+
+def result(out: Path) -> dict[str, Any]:
+    """What a run ended with."""
+    content: dict[str, Any] = json.loads((out / "result.json").read_text(encoding="utf-8"))
+    return content
+
+
+def checkpoints_of(out: Path) -> list[Path]:
+    """The checkpoints of a run, oldest first."""
+    return sorted((out / "checkpoints").iterdir())
+
+
+def _with_little_data(matrix: Matrix) -> DataSpec:
+    fields = matrix.data_spec.model_dump()
+    try:
+        return DataSpec.model_validate(fields | {"data": fields["data"] | SIZES})
+    except ValidationError:  # the workload's own settings ask for more
+        return matrix.data_spec
