@@ -182,6 +182,8 @@ def take_step(training: Training, global_batch: torch.Tensor, epoch: int) -> tup
         with nullcontext() if number == len(micro_batches) else training.no_sync():
             loss += forward_backward(training, batch, len(chosen) / len(mine), weight)
     phases.begin("optimiser")
+    if training.work.clip_gradients:
+        torch.nn.utils.clip_grad_norm_(training.model.parameters(), training.work.clip_gradients)
     training.optimiser.step()
     training.schedule.step()
     training.optimiser.zero_grad()

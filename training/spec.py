@@ -77,6 +77,13 @@ class Work(DataSpec):
     (Given equal threads and processors of the same kind: the order of summation depends on both.)
     """
 
+    LATER: ClassVar[dict[str, Any]] = DataSpec.LATER | {
+        "optimiser": "adamw",
+        "momentum": 0.9,
+        "schedule": "linear",
+        "clip_gradients": 0.0,
+    }
+
     data_digest: Sha256  # of the prepared data set, as `prepare` printed it
     model: AnyModel = Field(default_factory=dict, validate_default=True)
     workers: int = Field(ge=1, le=4096)
@@ -86,8 +93,12 @@ class Work(DataSpec):
     batch_per_worker: int = Field(default=32, ge=1, le=65536)  # samples a rank takes in one step
     gradient_accumulation: int = Field(default=1, ge=1, le=65536)  # parts in which a rank computes its batch
     activation_checkpointing: bool = False  # recompute activations in the backward pass: less memory
+    optimiser: Literal["adamw", "sgd"] = "adamw"
+    momentum: float = Field(default=0.9, ge=0, lt=1)  # of sgd
     learning_rate: float = Field(default=5e-5, gt=0, le=10)
+    schedule: Literal["linear", "cosine", "constant", "step"] = "linear"  # after the warm-up
     warmup_steps: NotNegative = 500
+    clip_gradients: float = Field(default=0.0, ge=0)  # the largest norm of a step's gradients; 0 = any
     weight_decay: float = Field(default=0.01, ge=0, le=1)
     padding: Literal["max_length"] = "max_length"
     grouping: Literal["none"] = "none"

@@ -82,15 +82,19 @@ class Workload(ABC):
         """
 
     def optimiser(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """The optimiser: AdamW, with weight decay on all parameters (`fused`: the same in one pass)."""
-        return torch.optim.AdamW(
-            model.parameters(), lr=self.work.learning_rate, weight_decay=self.work.weight_decay, fused=True
-        )
+        """The optimiser, with weight decay on all parameters (`fused`: the same in one pass)."""
+        work, weights = self.work, model.parameters()
+        if work.optimiser == "sgd":
+            return torch.optim.SGD(
+                weights, work.learning_rate, work.momentum, weight_decay=work.weight_decay, fused=True
+            )
+        return torch.optim.AdamW(weights, lr=work.learning_rate, weight_decay=work.weight_decay, fused=True)
 
     def learning_rate_factor(self, step: int) -> float:
         """The factor on the learning rate in a step (from 0) of the whole training."""
         work = self.work
-        return learning_rate_factor(step, work.warmup_steps, work.steps_per_epoch * work.epochs)
+        steps = work.steps_per_epoch * work.epochs
+        return learning_rate_factor(step, work.warmup_steps, steps, work.schedule)
 
     def model_name(self) -> str:
         """The network in a few words."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -43,14 +45,22 @@ def plain_ddp(spec: RunSpec, data: Path, out: Path) -> None:
     model = workload.model()
     torch.manual_seed(derive_seed(work.seed, "dropout", rank))
     ddp = DistributedDataParallel(model)
-    optimiser = torch.optim.AdamW(
-        ddp.parameters(), lr=work.learning_rate, weight_decay=work.weight_decay, fused=True
-    )
+    optimiser: torch.optim.Optimizer
+    if work.optimiser == "sgd":
+        optimiser = torch.optim.SGD(
+            ddp.parameters(), work.learning_rate, 0.8, weight_decay=work.weight_decay, fused=True
+        )
+    else:
+        optimiser = torch.optim.AdamW(
+            ddp.parameters(), lr=work.learning_rate, weight_decay=work.weight_decay, fused=True
+        )
     steps = work.steps_per_epoch * work.epochs
 
     def rate(step: int) -> float:
         if step < work.warmup_steps:
             return step / work.warmup_steps
+        if work.schedule == "cosine":
+            return (1 + math.cos(math.pi * (step - work.warmup_steps) / (steps - work.warmup_steps))) / 2
         return max(0.0, (steps - step) / max(1, steps - work.warmup_steps))
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
@@ -62,6 +72,8 @@ def plain_ddp(spec: RunSpec, data: Path, out: Path) -> None:
             mine = workload.batch("train", batch.chunk(world)[rank], epoch)
             logits = ddp(input_ids=mine["input_ids"], attention_mask=mine["attention_mask"]).logits
             functional.cross_entropy(logits, mine["labels"]).backward()  # type: ignore[no-untyped-call]
+            if work.clip_gradients:
+                torch.nn.utils.clip_grad_norm_(ddp.parameters(), work.clip_gradients)
             optimiser.step()
             schedule.step()
             optimiser.zero_grad()
@@ -70,12 +82,20 @@ def plain_ddp(spec: RunSpec, data: Path, out: Path) -> None:
     os._exit(0)
 
 
-@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize(
+    ("workers", "changes"),
+    [
+        (2, {}),
+        (3, {}),
+        (2, {"optimiser": "sgd", "momentum": 0.8, "schedule": "cosine", "clip_gradients": 0.05}),
+    ],
+)
 def test_plain_ddp_gives_the_same_weights(
-    run: Run, ranks: Ranks, datasets: Datasets, tmp_path: Path, workers: int
+    run: Run, ranks: Ranks, datasets: Datasets, tmp_path: Path, workers: int, changes: dict[str, Any]
 ) -> None:
     prepared = datasets(data_spec())
-    spec = run_spec(prepared, data_spec(), workers=workers, batch_per_worker=4, epochs=2, last_batch="drop")
+    short = {"workers": workers, "batch_per_worker": 4, "epochs": 2, "last_batch": "drop"}
+    spec = run_spec(prepared, data_spec(), **short, **changes)
     assert ranks(workers, plain_ddp, (spec, prepared.path, tmp_path)) == [0] * workers
     plain = {(tmp_path / f"digest-{rank}").read_text(encoding="ascii") for rank in range(workers)}
     out, statuses = run(spec, prepared.path)

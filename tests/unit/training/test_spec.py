@@ -100,6 +100,17 @@ def test_a_condition_that_came_later_changes_a_digest_only_where_it_is_used() ->
     assert "tokenizing: " in complaint(Conditions, {"tokenizing": "after"})
 
 
+def test_a_setting_of_the_work_that_came_later_changes_a_digest_only_where_it_is_used() -> None:
+    # As it was before there were workloads, schedules and optimisers to choose from.
+    assert work().digest == "70bb0014422e0bb081cef6d021c72e287fc2ad692113de3582cc06d2a5cd53f8"
+    assert RunSpec(stack="ddp", work=work()).run_id == "ddp-w2-e20-s1-6154cbb0"
+    later: tuple[dict[str, Any], ...] = (
+        *({"optimiser": "sgd"}, {"momentum": 0.5}, {"schedule": "cosine"}, {"clip_gradients": 1.0}),
+        {"workload_digest": "1" * 64, "workload": "mine"},
+    )
+    assert len({work().digest, *(work(**each).digest for each in later)}) == 6
+
+
 def test_the_order_and_the_notation_of_ranks_variables_mean_nothing() -> None:
     one = Conditions.model_validate({"rank_environment": {"NCCL_IB_DISABLE": 0, "NCCL_DEBUG": "INFO"}})
     two = Conditions.model_validate({"rank_environment": {"NCCL_DEBUG": "INFO", "NCCL_IB_DISABLE": "0"}})
