@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     training.add_argument("--out", type=Path, required=True, help="folder for results and prepared data")
     training.add_argument("--dry-run", action="store_true", help="prepare the data, print the specification")
 
-    preparing = verbs.add_parser("prepare", help="tokenise reviews into a data set, unless it already exists")
+    preparing = verbs.add_parser("prepare", help="make a data set ready, unless it already exists")
     preparing.add_argument(
         "--data-spec", type=Path, required=True, help="the data specification, a JSON file"
     )

@@ -36,7 +36,7 @@ LOOK_EVERY = 2.0  # s
 CLOCK_SKEW = 5.0  # s between this node's clock and the master's
 ANSWER_WITHIN = 10.0  # s
 
-COLUMNS = "row bigint, input_ids array<int>, attention_mask array<tinyint>, label tinyint"
+COLUMNS = "row bigint, input_ids array<int>, attention_mask array<tinyint>, label smallint"
 """`COLUMNS` of `training.workloads.text_classification.in_run` as a schema of Spark's."""
 
 

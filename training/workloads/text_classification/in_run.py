@@ -25,7 +25,13 @@ from training.spec import RunSpec
 from training.util.digest import file_digest
 from training.util.files import write_json
 from training.workloads.text_classification.settings import Data
-from training.workloads.text_classification.splits import Split, find_splits, open_split, write_split
+from training.workloads.text_classification.splits import (
+    Split,
+    find_splits,
+    label_type,
+    open_split,
+    write_split,
+)
 
 TOKENS: Final = "tokens"  # folder in the run's own
 NOTE: Final = "prepared.json"
@@ -35,7 +41,7 @@ COLUMNS: Final = pa.schema(
         ("row", pa.int64()),  # counted through the training split, then on through the validation split
         ("input_ids", pa.list_(pa.int32())),
         ("attention_mask", pa.list_(pa.int8())),
-        ("label", pa.int8()),
+        ("label", pa.int16()),
     ]
 )
 
@@ -71,7 +77,7 @@ def _tokens(splits: dict[str, Split], rows: npt.NDArray[np.int64]) -> Iterator[p
         if len(here):
             assert split.untokenised is not None
             ids, mask = split.untokenised.tokens(here - first)
-            columns = [here, _lists(ids), _lists(mask), split.labels[here - first]]
+            columns = [here, _lists(ids), _lists(mask), split.labels[here - first].astype(np.int16)]
             yield pa.record_batch([pa.array(column) for column in columns], schema=COLUMNS)
         first += len(split)
 
@@ -182,7 +188,8 @@ def _write(table: pa.Table, spec: RunSpec, folder: Path) -> None:
         part = table.slice(first, size).combine_chunks()
         columns = [part.column(name).combine_chunks() for name in COLUMNS.names[1:]]
         ids, mask = (column.flatten() for column in columns[:2])
-        write_split(folder / f"{split}.arrow", ids, mask, columns[2], data.max_length)
+        labels = columns[2].cast(label_type(len(data.class_names)))
+        write_split(folder / f"{split}.arrow", ids, mask, labels, data.max_length)
         first += size
 
 

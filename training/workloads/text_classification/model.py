@@ -11,7 +11,6 @@ from training.data.prepared import Dataset
 from training.workloads.text_classification.settings import Data, Model, PretrainedModel, ScratchModel
 from training.workloads.text_classification.splits import encoder_folder, vocabulary
 
-LABELS = 2
 POSITIONS = 512  # BERT's; a shorter max_length uses the first of them, so the shape does not depend on it
 DROPOUTS = (
     "hidden_dropout_prob",
@@ -24,20 +23,21 @@ DROPOUTS = (
 
 
 def build_model(model: Model, data: Data, dataset: Dataset) -> torch.nn.Module:
-    """The network for two classes, fp32, on the CPU.
+    """The network for the classes of `data`, fp32, on the CPU.
 
-    Takes int64 `input_ids` and `attention_mask` [samples, length]; returns `.logits`, fp32 [samples, 2].
+    Takes int64 `input_ids` and `attention_mask` [samples, length]; returns fp32 `.logits` [samples, classes].
     """
+    classes = len(data.class_names)
     if isinstance(model, PretrainedModel):
-        network = _pretrained(model, dataset)
+        network = _pretrained(model, classes, dataset)
     else:
         assert isinstance(model, ScratchModel)
-        network = _scratch(model, vocabulary(dataset), max(POSITIONS, data.max_length))
+        network = _scratch(model, classes, vocabulary(dataset), max(POSITIONS, data.max_length))
     built: torch.nn.Module = network
     return built
 
 
-def _scratch(shape: ScratchModel, entries: int, positions: int) -> Any:
+def _scratch(shape: ScratchModel, classes: int, entries: int, positions: int) -> Any:
     settings: dict[str, Any] = {  # not all of them are in the class's own annotations
         "vocab_size": entries,
         "num_hidden_layers": shape.layers,
@@ -47,17 +47,17 @@ def _scratch(shape: ScratchModel, entries: int, positions: int) -> Any:
         "hidden_dropout_prob": shape.dropout,
         "attention_probs_dropout_prob": shape.dropout,
         "max_position_embeddings": positions,
-        "num_labels": LABELS,
+        "num_labels": classes,
         "attn_implementation": "sdpa",
     }
     return BertForSequenceClassification(BertConfig(**settings))
 
 
-def _pretrained(spec: PretrainedModel, dataset: Dataset) -> Any:
+def _pretrained(spec: PretrainedModel, classes: int, dataset: Dataset) -> Any:
     from transformers import AutoConfig, AutoModelForSequenceClassification
 
     folder = encoder_folder(dataset)
-    changed: dict[str, Any] = {"num_labels": LABELS, "attn_implementation": "sdpa", "dtype": torch.float32}
+    changed: dict[str, Any] = {"num_labels": classes, "attn_implementation": "sdpa", "dtype": torch.float32}
     if spec.dropout is not None:
         config = AutoConfig.from_pretrained(folder)
         changed |= {name: spec.dropout for name in DROPOUTS if hasattr(config, name)}

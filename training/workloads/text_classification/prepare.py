@@ -16,8 +16,14 @@ from training.data.prepared import SPLITS, write_arrow
 from training.errors import DataError
 from training.util.files import publish
 from training.workloads.text_classification.settings import Data
-from training.workloads.text_classification.sources import Review, Source, read_source
-from training.workloads.text_classification.splits import ENCODER, TEXTS, TOKENIZER, write_split
+from training.workloads.text_classification.sources import Sample, Source, read_source
+from training.workloads.text_classification.splits import (
+    ENCODER,
+    TEXTS,
+    TOKENIZER,
+    label_type,
+    write_split,
+)
 from training.workloads.text_classification.wordpiece import train_tokenizer
 
 
@@ -31,12 +37,13 @@ def prepare(data: Data, place: Place) -> Preparation:
     splits = dict(zip(SPLITS, draw(source, data), strict=True))
 
     def write(draft: Path) -> dict[str, Any]:
-        tokenizer = _tokenizer(data, place.files, [review.text for review in splits["train"]], draft)
+        tokenizer = _tokenizer(data, place.files, [sample.text for sample in splits["train"]], draft)
         counts = {
-            name: _write_split(draft / f"{name}.arrow", part, tokenizer) for name, part in splits.items()
+            name: _write_split(draft / f"{name}.arrow", part, tokenizer, data.class_names)
+            for name, part in splits.items()
         }
         for name, part in splits.items():
-            texts = pa.array([review.text for review in part], pa.large_string())
+            texts = pa.array([sample.text for sample in part], pa.large_string())
             write_arrow(draft / TEXTS.format(split=name), pa.record_batch({"text": texts}))
         _write(draft / TOKENIZER, tokenizer.to_str(pretty=True).encode())
         return {
@@ -53,51 +60,70 @@ def prepare(data: Data, place: Place) -> Preparation:
     )
 
 
-def draw(source: Source, spec: Data) -> tuple[list[Review], list[Review]]:
+def draw(source: Source, spec: Data) -> tuple[list[Sample], list[Sample]]:
     """The training and the validation split that `spec` asks for.
 
     Raises:
-        DataError: there are fewer reviews than asked for, or they are of one class only.
+        DataError: there are fewer samples than asked for, or they are of one class only.
     """
+    classes = len(spec.class_names)
     if source.validation is None:
-        return split(source.train, spec.train, spec.validation, spec.seed)
-    train, _ = split(source.train, spec.train, 0, spec.seed)
-    validation, _ = split(source.validation, spec.validation, 0, spec.seed)
+        return split(source.train, spec.train, spec.validation, spec.seed, classes)
+    train, _ = split(source.train, spec.train, 0, spec.seed, classes)
+    validation, _ = split(source.validation, spec.validation, 0, spec.seed, classes)
     return train, validation
 
 
 def split(
-    reviews: Sequence[Review], train: int, validation: int, seed: int
-) -> tuple[list[Review], list[Review]]:
+    samples: Sequence[Sample], train: int, validation: int, seed: int, classes: int = 2
+) -> tuple[list[Sample], list[Sample]]:
     """Two splits of these sizes with the classes in proportion, drawn and shuffled by the seed.
 
     Raises:
-        DataError: there are fewer reviews than asked for, or they are of one class only.
+        DataError: there are fewer samples than asked for, or they are of one class only.
     """
-    if train + validation > len(reviews):
+    if train + validation > len(samples):
         asked = (
-            f"{train} reviews to train and {validation} to validate were"
+            f"{train} samples to train and {validation} to validate were"
             if validation
-            else f"{train} reviews were"
+            else f"{train} samples were"
         )
-        raise DataError(f"{asked} asked for, but there are only {len(reviews)}; ask for fewer.")
-    classes = [[review for review in reviews if review.label == label] for label in (0, 1)]
-    if not all(classes):
-        label = 0 if classes[0] else 1
+        raise DataError(f"{asked} asked for, but there are only {len(samples)}; ask for fewer.")
+    members = [[sample for sample in samples if sample.label == label] for label in range(classes)]
+    there = [label for label, found in enumerate(members) if found]
+    if len(there) == 1:
         raise DataError(
-            f"All {len(reviews)} reviews have the label {label}; two classes are needed to learn from."
+            f"All {len(samples)} samples have the label {there[0]}; two classes are needed to learn from."
         )
     draw = random.Random(seed)
-    for members in classes:
-        draw.shuffle(members)
-    # How many of the first n reviews drawn are positive; what rounding leaves over is in the second split.
-    positive = [n * len(classes[1]) // len(reviews) for n in (train, train + validation)]
-    negative = [train - positive[0], train + validation - positive[1]]
-    first = classes[0][: negative[0]] + classes[1][: positive[0]]
-    second = classes[0][negative[0] : negative[1]] + classes[1][positive[0] : positive[1]]
+    for found in members:
+        draw.shuffle(found)
+    first, second = (_two if classes == 2 else _many)(members, train, validation)
     draw.shuffle(first)
     draw.shuffle(second)
     return first, second
+
+
+def _two(members: list[list[Sample]], train: int, validation: int) -> tuple[list[Sample], list[Sample]]:
+    """Two classes in proportion."""
+    # How many of the first n samples drawn are positive; what rounding leaves over is in the second split.
+    whole = sum(map(len, members))
+    positive = [n * len(members[1]) // whole for n in (train, train + validation)]
+    negative = [train - positive[0], train + validation - positive[1]]
+    first = members[0][: negative[0]] + members[1][: positive[0]]
+    second = members[0][negative[0] : negative[1]] + members[1][positive[0] : positive[1]]
+    return first, second
+
+
+def _many(members: list[list[Sample]], train: int, validation: int) -> tuple[list[Sample], list[Sample]]:
+    """Any number of classes in proportion: the n-th of a class comes n-th along its share of the whole."""
+    ordered = sorted(
+        ((number + 0.5) / len(found), label, number)
+        for label, found in enumerate(members)
+        for number in range(len(found))
+    )
+    drawn = [members[label][number] for _, label, number in ordered]
+    return drawn[:train], drawn[train : train + validation]
 
 
 def _tokenizer(spec: Data, folder: Path, texts: Sequence[str], draft: Path) -> Tokenizer:
@@ -114,28 +140,29 @@ def _tokenizer(spec: Data, folder: Path, texts: Sequence[str], draft: Path) -> T
     return encoder.fast_tokenizer(spec.max_length)
 
 
-def _write_split(path: Path, reviews: Sequence[Review], tokenizer: Tokenizer) -> dict[str, int]:
+def _write_split(
+    path: Path, samples: Sequence[Sample], tokenizer: Tokenizer, classes: Sequence[str]
+) -> dict[str, Any]:
     """Write one split as an Arrow file of a single batch; returns its counts."""
-    encodings = tokenizer.encode_batch([review.text for review in reviews])
+    encodings = tokenizer.encode_batch([sample.text for sample in samples])
     length = len(encodings[0].ids)
     flat_ids = [token for encoding in encodings for token in encoding.ids]
     flat_mask = [token for encoding in encodings for token in encoding.attention_mask]
-    labels = pa.array([review.label for review in reviews], pa.int8())
+    labels = pa.array([sample.label for sample in samples], label_type(len(classes)))
     write_split(path, pa.array(flat_ids, pa.int32()), pa.array(flat_mask, pa.int8()), labels, length)
-    positive = sum(review.label for review in reviews)
+    found = Counter(sample.label for sample in samples)
     return {
-        "reviews": len(reviews),
-        "positive": positive,
-        "negative": len(reviews) - positive,
+        "samples": len(samples),
+        "classes": {name: found[number] for number, name in enumerate(classes)},
         "tokens": sum(flat_mask),  # padding not counted
         "truncated": sum(bool(encoding.overflowing) for encoding in encodings),
     }
 
 
-def _repeated(splits: dict[str, list[Review]]) -> dict[str, int]:
-    """How many reviews repeat an earlier one's text; they are kept, and reported."""
-    train = Counter(review.text for review in splits["train"])
-    validation = Counter(review.text for review in splits["validation"])
+def _repeated(splits: dict[str, list[Sample]]) -> dict[str, int]:
+    """How many samples repeat an earlier one's text; they are kept, and reported."""
+    train = Counter(sample.text for sample in splits["train"])
+    validation = Counter(sample.text for sample in splits["validation"])
     return {
         "train": train.total() - len(train),
         "validation": validation.total() - len(validation),

