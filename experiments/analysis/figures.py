@@ -25,12 +25,12 @@ Z_95: Final = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 @dataclass(frozen=True)
 class Accuracy:
-    """The share of reviews classified correctly; with several seeds, the mean over the runs."""
+    """The share of samples classified correctly; with several seeds, the mean over the runs."""
 
     accuracy: float
     correct: int | None  # None with several seeds
     count: int
-    half_width: float  # of one run's 95 % interval: the reviews are a sample
+    half_width: float  # of one run's 95 % interval: the split is a sample
     n: int
 
 
@@ -47,6 +47,7 @@ class Cell:
     total_s: Estimate | None
     around_training_s: Estimate | None  # total_s less train_s
     accuracy: Accuracy | None
+    quality: Estimate | None  # the metric by which people judge the trained model
     phases: dict[str, float] | None  # means; with PREPARING, where the runs made their tokens
     overhead_train: Ratio | None  # train_s over the baseline stack's, by pairs of the same seed
     overhead_total: Ratio | None
@@ -67,11 +68,16 @@ class Cell:
         """The sum of its phases' means."""
         return None if self.phases is None else sum(self.phases.values())
 
-    def curve(self, name: Literal["train_loss", "validation_accuracy"]) -> dict[int, float]:
-        """The mean over its runs after each epoch, by epoch."""
+    @property
+    def metric(self) -> str:
+        """Name of the metric by which people judge the trained model."""
+        return self.records[0].specification.work.data.metric if self.records else "accuracy"
+
+    def curve(self, name: str) -> dict[int, float]:
+        """The mean over its runs after each epoch, by epoch: `train_loss`, or a metric of validation."""
         by_epoch: dict[int, list[float]] = {}
         for epoch in (epoch for record in self.records for epoch in record.epochs):
-            value = getattr(epoch, name)
+            value = epoch.train_loss if name == "train_loss" else epoch.metric(name)
             if value is not None:
                 by_epoch.setdefault(epoch.epoch, []).append(value)
         return {epoch: statistics.fmean(values) for epoch, values in by_epoch.items()}
@@ -221,6 +227,7 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
                     [each.total_s - each.train_s for each in records if each.total_s and each.train_s]
                 ),
                 accuracy=_accuracy(records),
+                quality=estimate([each.quality for each in records if each.quality is not None]),
                 phases=_phases(records),
                 overhead_train=time_ratio(paired_by_seed(records, base)),
                 overhead_total=time_ratio(paired_by_seed(records, base, "total_s"), "total_s"),

@@ -68,6 +68,8 @@ def _cell_rows(cell: Cell, baseline: str) -> Iterator[Row]:
     for name, found in (("train_s", cell.train_s), ("total_s", cell.total_s)):
         if found is not None:
             yield _cell(cell, "times") | _estimate(name, found)
+    if cell.quality is not None and cell.metric != "accuracy":
+        yield _cell(cell, cell.metric) | _estimate(cell.metric, cell.quality)
     if cell.accuracy is not None:
         value, half, n = cell.accuracy.accuracy, cell.accuracy.half_width, cell.accuracy.n
         ends = {"low": value - half, "high": value + half} if n == 1 else {}

@@ -192,13 +192,13 @@ def _phases(figure: Any, cells: Sequence[Cell]) -> None:
 
 
 def _curves(figure: Any, cells: Sequence[Cell]) -> None:
-    """Loss and accuracy by epoch, means over the seeds, all stacks overlaid."""
-    losses, accuracies = figure.subplots(1, 2)
+    """Loss and the workload's metric by epoch, means over the seeds, all stacks overlaid."""
+    losses, qualities = figure.subplots(1, 2)
     stacks = list(dict.fromkeys(cell.stack for cell in cells))
     for at, cell in enumerate(cells):
         # Equal work gives equal curves: those below are drawn wider to stay visible.
         below = len(stacks) - 1 - stacks.index(cell.stack)
-        curves = (losses, cell.curve("train_loss")), (accuracies, cell.curve("validation_accuracy"))
+        curves = (losses, cell.curve("train_loss")), (qualities, cell.curve(cell.metric))
         for axes, curve in curves:
             axes.plot(
                 list(curve),
@@ -212,8 +212,9 @@ def _curves(figure: Any, cells: Sequence[Cell]) -> None:
                 label=_label(cell, cells),
             )
     losses.set_title("training loss")
-    accuracies.set_title("validation accuracy")
-    for axes in (losses, accuracies):
+    names = dict.fromkeys(cell.metric.replace("_", " ") for cell in cells)
+    qualities.set_title(f"validation {', '.join(names)}")
+    for axes in (losses, qualities):
         axes.set_xlabel("epoch")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(color="#dddddd")

@@ -44,7 +44,7 @@ SHOWN: Final = {
     "phases": "Where the time of every stack goes, phase by phase; each bar shows the means of n runs, each "
     "dot the total of one of them.",
     "why": "How much training time each step of a ladder removes.",
-    "curves": "Training loss and validation accuracy after each epoch; each line is the mean of n runs.",
+    "curves": "Training loss and validation metric after each epoch; each line is the mean of n runs.",
 }
 
 

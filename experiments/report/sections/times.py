@@ -32,12 +32,13 @@ SHARE: Final = Format(3)  # of samples classified correctly
 def times_table(figures: Figures) -> Table:
     """Every cell of the campaign."""
     baseline, axes = figures.campaign.baseline, varying_axes(figures.cells)
-    words = {"stack", *axes, "accuracy", "weights"}
-    names = ["stack", "workers", *axes, "runs", "train_s", "95 % interval", "total_s", "accuracy"]
+    metric = _metric(figures)
+    words = {"stack", *axes, metric, "weights"}
+    names = ["stack", "workers", *axes, "runs", "train_s", "95 % interval", "total_s", metric]
     names += [f"{clock} over {baseline}" for clock in ("train_s", "total_s")]
     names += ["speed-up", "efficiency", "weights"]
     return Table(
-        title=TITLE,
+        title=TITLE.replace("accuracy", metric),
         before="",
         columns=[Column(name, name not in words) for name in names],
         rows=[_row(cell, axes) for cell in figures.cells],
@@ -63,7 +64,7 @@ def _row(cell: Cell, axes: Sequence[str]) -> list[Value | str]:
         _spread(train),
         plain_interval(train.low if train else None, train.high if train else None, TENTHS),
         _spread(cell.total_s),
-        _accuracy(cell.accuracy),
+        _accuracy(cell.accuracy) if cell.metric == "accuracy" else _quality(cell.quality),
         _ratio(cell.overhead_train, cell, CHANGE, 1),
         _ratio(cell.overhead_total, cell, CHANGE, 1),
         _ratio(cell.speed_up, cell, RATIO),
@@ -87,6 +88,15 @@ def _accuracy(found: Accuracy | None) -> Value:
         return Value(None)
     note = f"{found.correct} of {found.count}" if found.correct is not None else f"mean of {found.n}"
     return Value(found.accuracy, SHARE, spread=found.half_width, note=note)
+
+
+def _quality(found: Estimate | None) -> Value:
+    return Value(found.mean, SHARE, spread=found.sd) if found else Value(None)
+
+
+def _metric(figures: Figures) -> str:
+    """The metric by which people judge the campaign's models, in words."""
+    return figures.campaign.measured[0].specification.work.data.metric.replace("_", " ")
 
 
 def _ratio(found: Ratio | None, cell: Cell, form: Format, less: float = 0) -> Value:
@@ -120,13 +130,15 @@ def _remarks(figures: Figures) -> list[str]:
         False: " Several workers process several batches at once, so they take fewer steps: the training "
         "problem changes with their number.",
     }[figures.same_steps]
-    accuracy = accuracy_note(filled, figures.campaign)
+    accuracy, metric = accuracy_note(filled, figures.campaign), _metric(figures)
     return [
         "train_s: seconds inside the training function, on the slowest rank. Compare only this with the "
         "dissertation's times.",
         "total_s: seconds from submission until the run's data was on the controller.",
         "train_s, total_s: ± is the standard deviation over the seeds. Accuracy: ± is half the width of one "
-        "run's 95 % interval.",
+        "run's 95 % interval."
+        if metric == "accuracy"
+        else f"train_s, total_s, {metric}: ± is the standard deviation over the seeds.",
         "Runs: how many of the planned runs a row's figures come from. Ratios are geometric means over pairs "
         "of runs with the same seed, with their 95 % intervals; n is the number of pairs, if there are fewer "
         "pairs than runs.",

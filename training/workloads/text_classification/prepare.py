@@ -130,14 +130,19 @@ def _tokenizer(spec: Data, folder: Path, texts: Sequence[str], draft: Path) -> T
     """The tokenizer that `spec` asks for; a pretrained encoder is saved in `draft`, too."""
     if spec.tokenizer != "pretrained":
         return train_tokenizer(texts, spec)
-    from training.workloads.text_classification.encoder import load_encoder
+    from training.data.pretrained import load_pretrained
 
-    encoder = load_encoder(spec, folder)
+    assert spec.pretrained is not None
+    otherwise = "use tokenizer: wordpiece-from-train"
+    encoder = load_pretrained("encoder", spec.pretrained, spec.revision, folder, spec.max_length, otherwise)
+    pad = encoder.tokenizer.pad_token_id
+    if pad is None:
+        raise DataError(f"The tokenizer of {encoder.name} has no padding token; use another encoder.")
     encoder.save(draft / ENCODER)
-    for path in (draft / ENCODER).rglob("*"):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    (draft / ENCODER).chmod(0o755)
-    return encoder.fast_tokenizer(spec.max_length)
+    tokenizer = encoder.fast_tokenizer()
+    tokenizer.enable_truncation(spec.max_length)
+    tokenizer.enable_padding(length=spec.max_length, pad_id=pad, pad_token=encoder.tokenizer.pad_token)
+    return tokenizer
 
 
 def _write_split(

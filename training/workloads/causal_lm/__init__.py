@@ -1,0 +1,1 @@
+"""Causal language modelling: a decoder learns to continue texts."""
