@@ -17,6 +17,7 @@ from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
 from experiments.util.files import utc_now, write_whole
 from experiments.util.processes import end_marked, has_process, marks_in_use, processes_with
+from training.settings import canonical
 
 PREFIX = ".prepare-"  # then the controller's process id
 
@@ -66,7 +67,7 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> PreparedClus
     write_whole(archive, training_archive(playbooks.root, matrix.workload_folder))
     variables = {
         "prepare_code_archive": str(archive.absolute()),
-        "prepare_data_spec": matrix.data_spec.model_dump(mode="json"),
+        "prepare_data_spec": canonical(matrix.data_spec),
         "prepare_named": list(matrix.data.files),
         "prepare_files": str(matrix.folder.absolute()),
         "prepare_dest": str(folder.absolute()),
