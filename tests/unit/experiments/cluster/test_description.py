@@ -10,6 +10,7 @@ import pytest
 from experiments.cluster.description import read_prepared
 from experiments.util.errors import UserError
 from tests.unit.experiments.made_up_workplace import Workplace
+from training.settings import canonical
 from training.spec import DataSpec
 
 DATA = {"train": 64, "validation": 100, "seed": 1, "max_length": 16}
@@ -26,7 +27,7 @@ def test_variables_of_ranks_that_cannot_be_are_refused(
     workplace: Workplace, variables: dict[str, Any], said: str
 ) -> None:
     spec = DataSpec.model_validate({"data": DATA})
-    dataset = {"digest": "d" * 64, "spec": spec.data.model_dump(mode="json")}
+    dataset = {"digest": "d" * 64, "spec": canonical(spec.data)}
     (workplace.cluster_folder / "dataset.json").write_text(json.dumps(dataset))
     workplace.cluster(rank_environment={"NCCL_DEBUG": "INFO"})
     assert read_prepared(workplace.cluster_folder, spec).cluster.rank_environment == {"NCCL_DEBUG": "INFO"}
