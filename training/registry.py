@@ -72,7 +72,7 @@ def register(folder: Path) -> Outside:
         raise WorkloadError(
             f"The workload {folder} can't be named {name!r}: use lower-case letters, digits and underscores."
         )
-    if name in built_in():
+    if folder_name(name) in map(folder_name, built_in()):
         raise WorkloadError(f"The workload {folder} has the name of a built-in one: give its folder another.")
     missing = [f"{part}.py" for part in PARTS if not (folder / f"{part}.py").is_file()]
     if missing:
@@ -98,7 +98,7 @@ def built_in() -> list[str]:
     return sorted(
         entry.name.replace("_", "-")
         for entry in resources.files(PACKAGE).iterdir()
-        if entry.is_dir() and not entry.name.startswith("_")
+        if (entry / "settings.py").is_file()
     )
 
 

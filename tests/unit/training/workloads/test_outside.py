@@ -145,6 +145,7 @@ def test_one_that_is_changed_is_another(points: Outside, tmp_path: Path) -> None
     [
         ("Mine", {}, r"can't be named 'Mine': use lower-case letters"),
         ("text-classification", {}, "has the name of a built-in one"),
+        ("text_classification", {}, "has the name of a built-in one"),
         ("mine", {}, "is no workload: it has no settings.py and no prepare.py and no workload.py"),
         ("mine", {"settings.py": ""}, "is no workload: it has no prepare.py and no workload.py"),
     ],
