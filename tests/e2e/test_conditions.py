@@ -24,7 +24,7 @@ WAYS: dict[str, tuple[str, dict[str, str]]] = {
     "texts": ("ddp", {"tokenizing": "in_run"}),
     "texts by Spark": ("spark", {"tokenizing": "in_run"}),
 }
-TRAIN, VALIDATION = 600, 200  # reviews
+TRAIN, VALIDATION = 600, 200  # samples
 
 
 def test_the_ways_of_a_ladder_end_with_the_same_weights(testbed: Testbed) -> None:

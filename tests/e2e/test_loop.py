@@ -340,7 +340,7 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(testbed: Testbed) -> Non
     file.write_text("text,label\nfine,1\nfine,2\n", encoding="utf-8")
     refused = testbed.make("plan", f"MATRIX={matrix}", check=False)
     assert refused.code != 0
-    assert "mine.csv has the label '2' in line 3; there are two classes" in refused.output
+    assert "mine.csv has the label '2' in line 3; the classes are 0 and 1" in refused.output
     rows = [f"{'good' if number % 2 else 'bad'} film number {number},{number % 2}" for number in range(300)]
     file.write_text("text,label\n" + "\n".join(rows) + "\n", encoding="utf-8")
 
