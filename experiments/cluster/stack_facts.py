@@ -14,7 +14,7 @@ FILE: Final = Path("meta") / "facts.yml"
 Figure = Literal["times", "phases", "launch", "logs"]
 #: What a claim may name as its figure: sections of the report; the last two are in the records.
 FIGURES: Final[dict[str, str]] = {
-    "times": "above: Times, accuracy, weights",
+    "times": "above: Times, quality, weights",
     "phases": "below: Where the time goes",
     "launch": "the records: launch.command",
     "logs": "the records: files below logs/",

@@ -25,7 +25,7 @@ from experiments.report.formats import (
 from experiments.report.names import value_text
 from experiments.report.tables import Column, Table
 
-TITLE: Final = "Times, accuracy, weights"
+TITLE: Final = "Times, quality, weights"
 SHARE: Final = Format(3)  # of samples classified correctly
 
 
@@ -38,7 +38,7 @@ def times_table(figures: Figures) -> Table:
     names += [f"{clock} over {baseline}" for clock in ("train_s", "total_s")]
     names += ["speed-up", "efficiency", "weights"]
     return Table(
-        title=TITLE.replace("accuracy", metric),
+        title=TITLE,
         before="",
         columns=[Column(name, name not in words) for name in names],
         rows=[_row(cell, axes) for cell in figures.cells],

@@ -39,7 +39,7 @@ def test_its_own_metric_is_in_the_table_the_plots_and_the_export(tmp_path: Path)
         records.append(record(stack, 2, 30.0 + at, 45.0, seed, **changes))
     analysis = analyse(campaign(tmp_path, plan, records))
     table = times_table(analysis.figures)
-    assert table.title == "Times, perplexity, weights"
+    assert table.title == "Times, quality, weights"
     column = [column.name for column in table.columns].index("perplexity")
     assert [(row[column].value, row[column].spread) for row in table.rows] == [(31.5, 0.5**0.5)] * 2  # type: ignore[union-attr]
     assert any("train_s, total_s, perplexity: ±" in remark for remark in table.after)
