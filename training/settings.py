@@ -8,15 +8,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    ModelWrapValidatorHandler,
     SerializeAsAny,
     StringConstraints,
     WithJsonSchema,
+    model_validator,
 )
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
@@ -83,6 +85,26 @@ class ModelSettings(Settings):
     def text(self, data: DataSettings) -> str:
         """The model in a few words."""
         raise NotImplementedError
+
+
+class ModelOfSomeKind(ModelSettings):
+    """A model whose settings depend on where its weights come from: `init`.
+
+    Subclasses of a subclass are the kinds: each has its own `init`, and content becomes the kind that it
+    names, or `scratch`.
+    """
+
+    init: str = "scratch"
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _of_its_kind(cls, content: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        kinds = cls.__subclasses__()
+        if not kinds or isinstance(content, cls) or not isinstance(content, dict):
+            return handler(content)
+        wanted = content.get("init", "scratch")
+        kind = next((kind for kind in kinds if kind.model_fields["init"].default == wanted), None)
+        return kind.model_validate(content) if kind else handler(content)
 
 
 def _schema_of_any(kind: type[Settings], what: str) -> WithJsonSchema:

@@ -177,7 +177,7 @@ def test_it_cannot_be_changed() -> None:
         ({"batch_per_worker": 51}, "a batch of 102 (2 ranks of 51) is larger than the 100 samples to train"),
         ({"gradient_accumulation": 33}, "a batch of 32 samples can't be computed in 33 parts"),
         ({"model": {"init": "pretrained"}}, "model.init: pretrained needs data.pretrained"),
-        ({"model": {"init": "hub"}}, "model.init: input should be 'scratch', not 'hub'"),
+        ({"model": {"init": "hub"}}, "model.init: input should be 'scratch' or 'pretrained', not 'hub'"),
         ({"model": {"init": "pretrained", "layers": 3}}, "model.layers: is not a known setting"),
         ({"data": DATA | {"source": "files"}}, "data: train_file goes with source: files, and only with it"),
         ({"data": DATA | {"train_file": "x.csv"}}, "data: train_file goes with source: files"),

@@ -32,11 +32,17 @@ def prepare_texts(data: Data, reviews: Path | None, out: Path, files: Path = Pat
     return prepare(DataSpec(data=data), Place(files, reviews), out)
 
 
+def run_on(asked: DataSpec, prepared: Prepared, **work: Any) -> RunSpec:
+    """A short run on the data set that was prepared as `asked`."""
+    short = {"workers": 1, "epochs": 1, "seed": 3, "learning_rate": 1e-2, "warmup_steps": 2}
+    settings = short | {"data_digest": prepared.digest}
+    return RunSpec.model_validate({"stack": "test", "work": asked.model_dump() | settings | work})
+
+
 def run_spec(prepared: Prepared, data: Data, **work: Any) -> RunSpec:
-    """A run of a tiny model on a prepared data set."""
-    settings = {"workers": 1, "epochs": 1, "seed": 3, "batch_per_worker": 8, "model": TINY}
-    settings |= {"learning_rate": 1e-3, "warmup_steps": 2, "data_digest": prepared.digest}
-    return RunSpec.model_validate({"stack": "test", "work": settings | {"data": data.model_dump()} | work})
+    """A run of a tiny model on a prepared data set of texts."""
+    settings = {"batch_per_worker": 8, "learning_rate": 1e-3, "model": TINY}
+    return run_on(DataSpec(data=data), prepared, **settings | work)
 
 
 def load(path: Path) -> dict[str, Any]:

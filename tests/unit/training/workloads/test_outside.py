@@ -8,13 +8,12 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from experiments.campaign.code_archive import build_archive
-from tests.unit.training.training_helpers import Run, events, load
+from tests.unit.training.training_helpers import Run, events, load, run_on
 from training.data.prepare import Place, Prepared, prepare
 from training.errors import WorkloadError
 from training.registry import Outside, register
@@ -24,6 +23,7 @@ from training.util.digest import code_digest, folder_digest
 ROOT = Path(__file__).parents[4]
 POINTS = Path(__file__).parent / "points"
 DATA = {"train": 61, "validation": 23, "seed": 4}
+WORK = {"epochs": 2, "batch_per_worker": 6, "gradient_accumulation": 2, "last_batch": "drop"}
 
 
 @pytest.fixture
@@ -34,23 +34,6 @@ def points() -> Iterator[Outside]:
 def prepared(points: Outside, out: Path) -> tuple[DataSpec, Prepared]:
     spec = DataSpec.model_validate({"workload": points.name, "workload_digest": points.digest, "data": DATA})
     return spec, prepare(spec, Place(), out)
-
-
-def run_of(spec: DataSpec, data: Prepared, **work: Any) -> RunSpec:
-    settings: dict[str, Any] = {
-        "workers": 2,
-        "epochs": 2,
-        "seed": 3,
-        "batch_per_worker": 6,
-        "learning_rate": 1e-2,
-    }
-    settings |= {
-        "warmup_steps": 2,
-        "last_batch": "drop",
-        "data_digest": data.digest,
-        "gradient_accumulation": 2,
-    }
-    return RunSpec.model_validate({"stack": "test", "work": spec.model_dump() | settings | work})
 
 
 def test_its_settings_are_its_own_and_its_content_is_part_of_the_work(points: Outside) -> None:
@@ -81,8 +64,8 @@ def test_ranks_agree_about_running_means_and_a_resumed_run_ends_with_the_same_we
     points: Outside, run: Run, tmp_path: Path
 ) -> None:
     spec, data = prepared(points, tmp_path / "data")
-    kept = {"checkpoint_every_steps": 3, "keep_checkpoints": 100}
-    whole, statuses = run(run_of(spec, data, **kept), data.path)
+    wanted = run_on(spec, data, **WORK | {"workers": 2, "checkpoint_every_steps": 3, "keep_checkpoints": 100})
+    whole, statuses = run(wanted, data.path)
     assert statuses == [0, 0]
     assert load(whole / "result.json")["validation_count"] == 23
     start = next(each for each in events(whole) if each["event"] == "start")
@@ -93,7 +76,7 @@ def test_ranks_agree_about_running_means_and_a_resumed_run_ends_with_the_same_we
         again = tmp_path / f"again-{number}"
         for checkpoint in checkpoints[: number + 1]:
             shutil.copytree(checkpoint, again / "checkpoints" / checkpoint.name)
-        again, statuses = run(run_of(spec, data, **kept), data.path, again)
+        again, statuses = run(wanted, data.path, again)
         assert statuses == [0, 0]
         assert load(again / "result.json")["weights_digest"] == load(whole / "result.json")["weights_digest"]
 
@@ -103,7 +86,7 @@ def test_it_runs_from_a_code_archive(points: Outside, tmp_path: Path) -> None:
     archive = tmp_path / "training.zip"
     archive.write_bytes(build_archive(ROOT / "training", workload=POINTS))
     file, out = tmp_path / "spec.json", tmp_path / "out"
-    file.write_text(run_of(spec, data, workers=1).model_dump_json(), encoding="utf-8")
+    file.write_text(run_on(spec, data, **WORK).model_dump_json(), encoding="utf-8")
     command = [sys.executable, "-P", "-m", "training", "run", "--spec", str(file), "--data", str(data.path)]
     environment = {"PYTHONPATH": str(archive), "OMP_NUM_THREADS": "1", "PATH": "/usr/bin:/bin"}
     subprocess.run([*command, "--out", str(out)], cwd=tmp_path, env=environment, check=True)

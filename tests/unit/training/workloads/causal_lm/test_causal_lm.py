@@ -12,12 +12,12 @@ import pytest
 from pydantic import ValidationError
 from tokenizers import Tokenizer
 
-from tests.unit.training.training_helpers import Run, events, load
+from tests.unit.training.training_helpers import Run, events, load, run_on
 from training.data.prepare import Place, Prepared, prepare
 from training.data.prepared import read_arrow
 from training.errors import DataError
 from training.export import export
-from training.spec import DataSpec, RunSpec, explain
+from training.spec import DataSpec, explain
 
 TEXTS = [f"Text {number} says {number * number} things, é and ü too." for number in range(100)]
 
@@ -30,20 +30,6 @@ def asked(**changes: Any) -> DataSpec:
 
 def write(path: Path, texts: list[str], column: str = "text") -> None:
     path.write_text("".join(json.dumps({column: text}) + "\n" for text in texts), encoding="utf-8")
-
-
-def run_of(spec: DataSpec, prepared: Prepared, **work: Any) -> RunSpec:
-    settings: dict[str, Any] = {
-        "workers": 1,
-        "epochs": 1,
-        "seed": 3,
-        "batch_per_worker": 4,
-        "learning_rate": 1e-2,
-    }
-    settings |= {"warmup_steps": 2, "data_digest": prepared.digest, "checkpoint_every_epochs": 1}
-    model = {"layers": 1, "hidden": 16, "heads": 2}
-    fields = spec.model_dump() | settings | {"model": model} | work
-    return RunSpec.model_validate({"stack": "test", "work": fields})
 
 
 def blocks(prepared: Prepared, split: str) -> list[list[int]]:
@@ -111,7 +97,10 @@ def test_it_learns_and_comes_home_with_its_tokenizer(run: Run, tmp_path: Path) -
     spec = asked()
     prepared = prepare(spec, Place(tmp_path), tmp_path / "data")
     # Few steps: what is learnt in them is how often each token is there.
-    short = run_of(spec, prepared, workers=2, epochs=6, schedule="cosine", clip_gradients=1.0)
+    kept = {"batch_per_worker": 4, "checkpoint_every_epochs": 1}
+    tiny = {"layers": 1, "hidden": 16, "heads": 2}
+    changes = {"workers": 2, "epochs": 6, "model": tiny, "schedule": "cosine", "clip_gradients": 1.0}
+    short = run_on(spec, prepared, **kept | changes)
     out, statuses = run(short, prepared.path)
     assert statuses == [0, 0]
     epochs = load(out / "result.json")["epochs"]
@@ -127,7 +116,7 @@ def test_it_learns_and_comes_home_with_its_tokenizer(run: Run, tmp_path: Path) -
     # The model that came home is a pretrained decoder for the next run.
     again = asked(tokenizer="pretrained", pretrained="model", vocabulary=8192)
     second = prepare(again, Place(tmp_path), tmp_path / "data")
-    tuned = run_of(again, second, model={"init": "pretrained"})
+    tuned = run_on(again, second, **kept, model={"init": "pretrained"})
     out, statuses = run(tuned, second.path)
     assert statuses == [0]
     assert (

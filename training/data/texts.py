@@ -1,0 +1,93 @@
+"""What workloads on texts have in common in their settings: the source, the tokenizer, the transformer.
+
+Needs only pydantic, as all settings.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from training.settings import DataSettings, ModelSettings
+
+
+class TextData(DataSettings):
+    """Texts and a tokenizer; a workload says of which sources and which kinds."""
+
+    TOKENIZER_OF: ClassVar[str]  # the kind of model that a pretrained tokenizer comes with
+    OF_FILES: ClassVar[dict[str, Any]] = {"text_column": "text"}
+    """Settings that only the user's own files need, and their values for all other sources."""
+
+    source: str
+    train_file: str | None = Field(default=None, min_length=1)  # of `files`: .csv, .jsonl, .parquet, .arrow
+    validation_file: str | None = Field(default=None, min_length=1)  # None = split off `train_file`
+    text_column: str = Field(default="text", min_length=1)
+    tokenizer: str
+    pretrained: str | None = Field(default=None, min_length=1)  # the model's name on the hub, or its folder
+    revision: str = Field(default="main", min_length=1)  # of the model on the hub
+
+    @property
+    def name(self) -> str:
+        """The source's."""
+        return self.source
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The texts, and the pretrained model if it is a folder."""
+        return tuple(name for name in (self.train_file, self.validation_file, self.pretrained) if name)
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        if (self.source == "files") != (self.train_file is not None):
+            raise ValueError("train_file goes with source: files, and only with it")
+        if self.validation_file is not None and self.train_file is None:
+            raise ValueError("validation_file needs a train_file")
+        own = [name for name, value in self.OF_FILES.items() if getattr(self, name) != value]
+        if own and self.source != "files":
+            raise ValueError(f"{own[0]} goes with source: files; the data of {self.source} are known")
+        if (self.tokenizer == "pretrained") != (self.pretrained is not None):
+            raise ValueError(
+                f"pretrained (which {self.TOKENIZER_OF}) goes with tokenizer: pretrained, and only with it"
+            )
+        return self
+
+
+class Pretrained(ModelSettings):
+    """The model whose tokenizer the data set uses, with its weights."""
+
+    def check(self, data: DataSettings) -> None:
+        """Check that the data set comes with a model."""
+        assert isinstance(data, TextData)
+        if data.pretrained is None:
+            raise ValueError(
+                f"model.init: pretrained needs data.pretrained, which names the {data.TOKENIZER_OF}"
+            )
+
+    def text(self, data: DataSettings) -> str:
+        """`prajjwal1/bert-tiny, pretrained`, with the revision if one was asked for."""
+        assert isinstance(data, TextData)
+        revision = "" if data.revision == "main" else f" ({data.revision})"
+        return f"{data.pretrained}{revision}, pretrained"
+
+
+class Transformer(ModelSettings):
+    """A transformer with random initial weights; the defaults are small enough for a CPU."""
+
+    architecture: str
+    layers: int = Field(default=2, ge=1, le=96)
+    hidden: int = Field(default=128, ge=1, le=16384)
+    heads: int = Field(default=2, ge=1, le=256)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+
+    def text(self, data: DataSettings) -> str:  # noqa: ARG002  # as its base class
+        """`bert, 2 layers, 128 wide, 2 heads, from scratch`."""
+        return (
+            f"{self.architecture}, {self.layers} layers, {self.hidden} wide, {self.heads} heads, from scratch"
+        )
+
+    @model_validator(mode="after")
+    def _heads_divide_hidden(self) -> Self:
+        if self.hidden % self.heads:
+            raise ValueError(f"hidden ({self.hidden}) must be a multiple of heads ({self.heads})")
+        return self
