@@ -91,8 +91,8 @@ gpu-check: ## run what needs a GPU on this machine's own (without one, says so a
 lint: ## lint everything
 	@$(call in,test) tests/lint
 
-lock: ## write the environment's locks again (VARIANT=cpu, cu126 or cu130; ARGS='--python 3.12 --into FOLDER')
-	@$(call in,controller) python roles/python_env/files/locks/make-locks $(VARIANT) $(ARGS)
+lock: ## write the environment's locks again (VARIANT=cpu, cu126 or cu130; ADD=library adds one, and leaves all other pins alone)
+	@$(call in,controller) python roles/python_env/files/locks/make-locks $(VARIANT) $(foreach each,$(ADD),--add "$(each)") $(ARGS)
 
 clean: ## remove the testbed, all virtual machines, caches and trainbed's virtual environments on this machine
 	@$(call in,controller) ansible-playbook playbooks/testbed_down.yml -e testbed_down_caches=true $(ARGS)

@@ -220,6 +220,33 @@ def test_an_unknown_variant_is_said(folder: Path, indexes: str) -> None:
     assert done.stderr == "make lock: there is no variant 'cu999': choose one of cpu, cu126, cu130.\n"
 
 
+def test_a_library_is_added_and_every_other_pin_stays(folder: Path, indexes: str, tmp_path: Path) -> None:
+    wheel(tmp_path / "indexes/pypi", "peft", "0.19", ("numpy", "safetensors"))
+    wheel(tmp_path / "indexes/pypi", "safetensors", "0.7")
+    torch = f"torch=={maker.TORCH['cpu']} \\\n    --hash=sha256:{'1' * 64}\n"
+    before = (folder / "cpu-py3.12.txt").read_text(encoding="utf-8") + torch
+    (folder / "cpu-py3.12.txt").write_text(before, encoding="utf-8")
+    for _ in range(2):  # again: nothing is there twice
+        done = make(folder, indexes, "--add", "peft", torch="http://127.0.0.1:9/whl")
+        assert (done.returncode, done.stdout) == (0, "Added to cpu-py3.12.txt.\n"), done.stderr
+        entries = maker.blocks((folder / "cpu-py3.12.txt").read_text(encoding="utf-8"))
+        assert list(entries) == ["numpy", "peft", "safetensors", "torch"]
+        assert entries["numpy"] + entries["torch"] == before
+        assert (folder / "environment.in").read_text(encoding="utf-8") == "# What is wanted.\nnumpy\npeft\n"
+
+
+def test_a_library_that_needs_another_version_of_what_is_pinned_is_refused(
+    folder: Path, indexes: str, tmp_path: Path
+) -> None:
+    wheel(tmp_path / "indexes/pypi", "peft", "0.19", ("numpy>=2",))
+    before = (folder / "cpu-py3.12.txt").read_text(encoding="utf-8")
+    done = make(folder, indexes, "--add", "peft", torch="unused")
+    assert done.returncode == 1
+    assert "Every other pin was to stay; make lock without ADD resolves all anew." in done.stderr
+    assert (folder / "cpu-py3.12.txt").read_text(encoding="utf-8") == before
+    assert "peft" not in (folder / "environment.in").read_text(encoding="utf-8")
+
+
 @pytest.fixture
 def fetching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, indexes: str) -> Path:
     """An empty store; pip's settings name the first stand-in, and a folder with a CPU build of torch."""
