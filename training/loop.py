@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import time
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from training.metrics.recorder import Recorder
 from training.session import RankStatus, Session
 from training.spec import Conditions, Work
 from training.state import Training, resume, save, set_up
-from training.workload import Batch, open_workload
+from training.workload import Batch, open_workload, to_device
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def train(
     phases.begin("data")
     workload = open_workload(work, data, conditions, run)
     phases.begin("other")
-    training = set_up(workload, session, phases, conditions)
+    training = set_up(workload, session, phases)
     phases.begin("checkpoint")
     resumed_from = resume(training)
     phases.begin("other")
@@ -128,30 +129,37 @@ def train_epoch(training: Training, epoch: int, status: RankStatus, started: flo
         seed=work.seed,
         epoch=epoch,
     )
-    for step, batch in itertools.islice(enumerate(batches, start=1), training.epoch_steps, None):
-        status.step = step
-        if training.vote.stop():
-            recorder.write()
-            training.seconds = time.perf_counter() - started
-            stop_before(training, epoch, step)
+    remaining = list(itertools.islice(enumerate(batches, start=1), training.epoch_steps, None))
+    requests = (
+        ("train", chosen.tolist(), epoch)
+        for _, batch in remaining
+        for chosen in micro_batches(training, batch)
+    )
+    with closing(training.feed(requests)) as fed:
+        for step, batch in remaining:
+            status.step = step
+            if training.vote.stop():
+                recorder.write()
+                training.seconds = time.perf_counter() - started
+                stop_before(training, epoch, step)
 
-        phases.begin_step()
-        try:
-            loss, weight = take_step(training, batch, epoch)
-        except (RuntimeError, MemoryError) as error:
-            if not out_of_memory(error):
-                raise
-            raise explain_shortage(training, error) from error
-        phases.end_step("other")
+            phases.begin_step()
+            try:
+                loss, weight = take_step(training, batch, fed)
+            except (RuntimeError, MemoryError) as error:
+                if not out_of_memory(error):
+                    raise
+                raise explain_shortage(training, error) from error
+            phases.end_step("other")
 
-        training.loss_sum += loss * weight * (len(batch) / session.world_size)
-        training.end_step()
-        recorder.step(epoch, step, loss, training.last_learning_rate, len(batch))
-        if work.checkpoint_every_steps and training.steps % work.checkpoint_every_steps == 0:
-            recorder.write()  # raises if training has diverged, which is not worth keeping
-            training.seconds = time.perf_counter() - started
-            save_checkpoint(training)
-            recorder.pause()
+            training.loss_sum += loss * weight * (len(batch) / session.world_size)
+            training.end_step()
+            recorder.step(epoch, step, loss, training.last_learning_rate, len(batch))
+            if work.checkpoint_every_steps and training.steps % work.checkpoint_every_steps == 0:
+                recorder.write()  # raises if training has diverged, which is not worth keeping
+                training.seconds = time.perf_counter() - started
+                save_checkpoint(training)
+                recorder.pause()
 
     samples = min(work.data.train, work.steps_per_epoch * work.global_batch)
     mean = sum_over_ranks(session, training.loss_sum.clone()).item() / samples
@@ -160,8 +168,19 @@ def train_epoch(training: Training, epoch: int, status: RankStatus, started: flo
     return {"train_loss": mean, "lr": training.last_learning_rate}
 
 
-def take_step(training: Training, global_batch: torch.Tensor, epoch: int) -> tuple[torch.Tensor, float]:
-    """One step of the optimiser on the samples numbered `global_batch`.
+def micro_batches(training: Training, global_batch: torch.Tensor) -> Sequence[torch.Tensor]:
+    """The samples that this rank computes in one step, in parts that are computed one after another."""
+    share = rank_share(global_batch, training.session.rank, training.session.world_size)
+    # A rank without a sample in this batch still takes one, with weight 0: the others wait for it.
+    mine = share if len(share) else global_batch[:1]
+    parts: Sequence[torch.Tensor] = mine.chunk(training.work.gradient_accumulation)
+    return parts
+
+
+def take_step(
+    training: Training, global_batch: torch.Tensor, fed: Iterator[Batch]
+) -> tuple[torch.Tensor, float]:
+    """One step of the optimiser on the samples numbered `global_batch`; `fed` gives its micro-batches.
 
     Returns the mean loss of this rank's samples, a scalar, and its weight `share x ranks / batch`: 1 unless
     the batch is uneven. DistributedDataParallel averages gradients over the ranks; the weights make that
@@ -171,16 +190,15 @@ def take_step(training: Training, global_batch: torch.Tensor, epoch: int) -> tup
     phases.begin("data")
     share = rank_share(global_batch, session.rank, session.world_size)
     weight = len(share) * session.world_size / len(global_batch)
-    # A rank without a sample in this batch still takes one, with weight 0: the others wait for it.
-    mine = share if len(share) else global_batch[:1]
-    micro_batches = mine.chunk(training.work.gradient_accumulation)
+    parts = micro_batches(training, global_batch)
+    samples = sum(map(len, parts))
     loss = torch.zeros((), device=session.device)
-    for number, chosen in enumerate(micro_batches, start=1):
+    for number, chosen in enumerate(parts, start=1):
         phases.begin("data")
-        batch = training.batch("train", chosen, epoch)
+        batch = to_device(next(fed), session.device)
         # Gradients accumulate on each rank; only the last micro-batch's pass sends them.
-        with nullcontext() if number == len(micro_batches) else training.no_sync():
-            loss += forward_backward(training, batch, len(chosen) / len(mine), weight)
+        with nullcontext() if number == len(parts) else training.no_sync():
+            loss += forward_backward(training, batch, len(chosen) / samples, weight)
     phases.begin("optimiser")
     if training.work.clip_gradients:
         torch.nn.utils.clip_grad_norm_(training.model.parameters(), training.work.clip_gradients)
@@ -216,13 +234,12 @@ def evaluate(training: Training) -> dict[str, Any]:
     # The workload's sums, and the number of samples.
     sums = torch.zeros(len(workload.SUMS) + 1, dtype=torch.float64, device=session.device)
     share = rank_share(torch.arange(samples), session.rank, session.world_size)
-    for chosen in torch.split(
-        share, -(-training.work.batch_per_worker // training.work.gradient_accumulation)
-    ):
-        if not len(chosen):  # more ranks than samples
-            continue
-        sums[:-1] += workload.score(model, training.batch("validation", chosen, epoch))
-        sums[-1] += len(chosen)
+    size = -(-training.work.batch_per_worker // training.work.gradient_accumulation)
+    parts = [chosen for chosen in torch.split(share, size) if len(chosen)]  # none if there are more ranks
+    with closing(training.feed(("validation", chosen.tolist(), epoch) for chosen in parts)) as fed:
+        for chosen, batch in zip(parts, fed, strict=True):
+            sums[:-1] += workload.score(model, to_device(batch, session.device))
+            sums[-1] += len(chosen)
     *totals, count = sum_over_ranks(session, sums).tolist()
     if count != samples:
         raise RuntimeError(f"The ranks evaluated {count:.0f} samples together, but there are {samples}.")

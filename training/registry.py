@@ -133,10 +133,13 @@ def settings_of(name: str, digest: str | None) -> tuple[type[DataSettings], type
 
 
 def load_for(name: str, digest: str | None, part: str) -> ModuleType:
-    """A workload's module as a run asks for it (errors: `load`; or it has another content)."""
+    """A workload's module as a run asks for it (errors: `load`; or it is not here; or it has changed)."""
     if digest is not None and not at_hand(name, digest):
+        here = name in _REGISTERED or (resources.files(PACKAGE) / folder_name(name)).is_dir()
         raise WorkloadError(
             f"The workload {name} in this code is not the one that the run asks for ({digest[:8]})."
+            if here
+            else f"The workload {name} is a user's own and not in this code: give its folder (--workload)."
         )
     return load(name, part)
 

@@ -82,6 +82,10 @@ class ModelSettings(Settings):
             ValueError: it can't; the text says why.
         """
 
+    def smallest_batch(self, data: DataSettings) -> int:  # noqa: ARG002  # for subclasses
+        """The fewest samples of `data` that it can be trained with at once."""
+        return 1
+
     def text(self, data: DataSettings) -> str:
         """The model in a few words."""
         raise NotImplementedError

@@ -128,6 +128,15 @@ class Work(DataSpec):
         return whole + (1 if rest and self.last_batch == "keep" else 0)
 
     @property
+    def smallest_part(self) -> int:
+        """The fewest samples that a rank computes at once while it trains."""
+        sizes = [self.batch_per_worker]
+        if self.last_batch == "keep" and (rest := self.data.train % self.global_batch):
+            sizes += [max(1, rest // self.world_size), -(-rest // self.world_size)]
+        parts = [-(-size // self.gradient_accumulation) for size in sizes]
+        return min(size % part or part for size, part in zip(sizes, parts, strict=True))
+
+    @property
     def keeps_checkpoints(self) -> bool:
         """Whether an interrupted run can be resumed."""
         return bool(self.checkpoint_every_epochs or self.checkpoint_every_steps)
@@ -146,6 +155,12 @@ class Work(DataSpec):
                 f"larger than the {self.data.train} samples to train with; "
                 "use more samples, or smaller batches"
             )
+        if self.smallest_part < (least := self.model.smallest_batch(self.data)):
+            raise ValueError(
+                f"a rank would compute {self.smallest_part} of its samples alone, but this model needs "
+                f"{least} at once to normalise over; use last_batch: drop, larger batches, or fewer parts "
+                "(gradient_accumulation)"
+            )
         return self
 
 
@@ -159,6 +174,7 @@ class Conditions(Settings):
         "launcher": "stack",
         "rank_environment": {},
         "slow_worker": None,
+        "loader_workers": None,
     }
 
     threads: int = Field(default=1, ge=1, le=1024)  # compute threads of each rank
@@ -172,6 +188,9 @@ class Conditions(Settings):
     reporting: Literal["epoch", "step"] = "epoch"
     runtime: Literal["stack", "native"] = "stack"  # the stack's own way, or processes on the host
     launcher: Literal["stack", "none"] = "stack"  # the stack's own, or ranks started directly
+    # Processes of torch's DataLoader that make each rank's batches; 0 = a DataLoader without any, None = no
+    # DataLoader. All give equal batches.
+    loader_workers: int | None = Field(default=None, ge=0, le=64)
     # The inventory's last worker gets this share of the processor time that a run's threads can use there.
     slow_worker: float | None = Field(default=None, gt=0, lt=1)
     rank_environment: RankEnvironment = Field(default_factory=dict)  # further variables of every rank

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -11,9 +12,10 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from training.distributed.collective import StopVote, gather, replicate, share_buffers
+from training.feeding import Request, feed
 from training.metrics.phases import Phases
 from training.session import Position, Session
-from training.spec import Conditions, Work
+from training.spec import Work
 from training.util.seeds import derive_seed
 from training.workload import Batch, Workload, to_device
 
@@ -51,6 +53,10 @@ class Training:
         """The samples of a split with the numbers `chosen`, on this rank's device."""
         return to_device(self.workload.batch(split, chosen, epoch), self.session.device)
 
+    def feed(self, requests: Iterable[Request]) -> Generator[Batch]:
+        """The batches that are asked for, on the CPU, in the way that the conditions say."""
+        return feed(self.workload, requests, self.workload.conditions.loader_workers)
+
     def end_step(self) -> None:
         """Count a finished step."""
         self.epoch_steps += 1
@@ -70,9 +76,7 @@ class Training:
         return nullcontext()
 
 
-def set_up(
-    workload: Workload, session: Session, phases: Phases, conditions: Conditions | None = None
-) -> Training:
+def set_up(workload: Workload, session: Session, phases: Phases) -> Training:
     """The state before the first step: equal weights on all ranks, dropout seeded differently on each."""
     work = workload.work
     model = workload.model().to(session.device)
@@ -88,7 +92,7 @@ def set_up(
         schedule=torch.optim.lr_scheduler.LambdaLR(optimiser, workload.learning_rate_factor),
         vote=StopVote(session),
         loss_sum=torch.zeros((), dtype=torch.float64, device=session.device),
-        reports_every_step=conditions is not None and conditions.reporting == "step",
+        reports_every_step=workload.conditions.reporting == "step",
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import torch
 
 from training.data.prepared import Dataset, find_dataset
-from training.errors import WorkloadError
+from training.errors import WorkloadError, first_line
 from training.registry import load_for
 from training.schedule import learning_rate_factor
 from training.spec import Conditions, DataSpec, Work
@@ -117,12 +117,13 @@ class Workload(ABC):
         torch.manual_seed(derive_seed(self.work.seed, "model"))
         model: Any = self.build_model()
         if self.work.activation_checkpointing:
-            if not hasattr(model, "gradient_checkpointing_enable"):
+            try:
+                model.gradient_checkpointing_enable({"use_reentrant": False})
+            except (AttributeError, ValueError) as error:
                 raise WorkloadError(
-                    f"The model of {self.work.workload} has no gradient_checkpointing_enable, which "
-                    "activation_checkpointing needs; leave that out."
-                )
-            model.gradient_checkpointing_enable({"use_reentrant": False})
+                    f"The model of {self.work.workload} can't recompute activations "
+                    f"({first_line(error).rstrip('.')}); leave out activation_checkpointing."
+                ) from error
         network: torch.nn.Module = model
         return network
 

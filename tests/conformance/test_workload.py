@@ -215,6 +215,13 @@ def test_the_same_run_again_ends_with_the_same_weights(workbench: Workbench, who
     assert result(again)["weights_digest"] == result(whole[2])["weights_digest"]
 
 
+def test_batches_of_a_data_loader_are_the_same(workbench: Workbench, whole: dict[int, Path]) -> None:
+    fed = workbench.run("fed", workbench.specification(2, loader_workers=1))
+    assert result(fed)["weights_digest"] == result(whole[2])["weights_digest"], (
+        "with a DataLoader the run ends with other weights: a batch depends on the process that makes it"
+    )
+
+
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_run_that_resumes_ends_with_the_same_weights(
     workbench: Workbench, whole: dict[int, Path], ranks: int

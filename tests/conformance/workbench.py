@@ -77,13 +77,13 @@ class Workbench:
         """The data set, prepared into a folder of its own."""
         return prepare(self.asked, self.place, self.folder / name)
 
-    def specification(self, workers: int = 1, **changes: Any) -> RunSpec:
+    def specification(self, workers: int = 1, **conditions: Any) -> RunSpec:
         """A short run with the matrix's settings."""
         given = self.matrix.fields_of(self.matrix.on(1).combinations()[0])
         work = {name: value for name, value in given.items() if name in Work.model_fields}
         work = {name: value for name, value in work.items() if name not in NOT_OURS} | LITTLE
         work |= dict(self.asked) | {"data_digest": self.prepared.digest, "workers": workers}
-        return RunSpec.model_validate({"stack": "local", "work": work | changes})
+        return RunSpec.model_validate({"stack": "local", "work": work, "conditions": conditions})
 
     def open(self) -> Workload:
         """The workload as a rank opens it."""

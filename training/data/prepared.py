@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -85,12 +85,24 @@ def described(asked: DataSpec) -> dict[str, Any]:
 
 def write_arrow(path: Path, batch: pa.RecordBatch) -> None:
     """Write an Arrow file of a single batch, readable by everybody."""
-    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, batch.schema) as writer:
-        writer.write_batch(batch)
+    write_batches(path, batch.schema, [batch])
+
+
+def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+    """Write an Arrow file batch by batch, readable by everybody."""
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
     path.chmod(0o644)
 
 
 def read_arrow(path: Path) -> pa.RecordBatch:
-    """The batch in an Arrow file, memory-mapped: pages are read when they are first touched."""
+    """The batch in an Arrow file that has only one, memory-mapped."""
+    return read_batches(path)[0]
+
+
+def read_batches(path: Path) -> list[pa.RecordBatch]:
+    """The batches in an Arrow file, memory-mapped: pages are read when they are first touched."""
     with pa.memory_map(str(path)) as file:  # the arrays keep the mapping alive
-        return pa.ipc.open_file(file).get_batch(0)
+        opened = pa.ipc.open_file(file)
+        return [opened.get_batch(number) for number in range(opened.num_record_batches)]

@@ -1,23 +1,26 @@
-"""A pretrained model and its tokenizer, from the hub or from a folder, to ship with a data set."""
+"""A pretrained model, from the hub or from a folder, to ship with a data set."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from tokenizers import Tokenizer
 
 from training.data.hub import hub_error, reach_hub
 from training.errors import DataError, first_line
 
-KINDS: Final = {"encoder": "AutoModel", "decoder": "AutoModelForCausalLM"}
+KINDS: Final = {"encoder": "AutoModel", "decoder": "AutoModelForCausalLM", "network": "AutoModel"}
 """The class of transformers that loads each kind of model."""
+
+Loaded = TypeVar("Loaded")
 
 
 @dataclass(frozen=True)
 class Pretrained:
-    """A model that was loaded."""
+    """A model that was loaded, and its tokenizer."""
 
     name: str
     model: Any  # transformers.PreTrainedModel
@@ -32,64 +35,96 @@ class Pretrained:
 
     def save(self, folder: Path) -> None:
         """Write weights (safetensors), configuration and tokenizer, readable by everybody."""
-        self.model.save_pretrained(folder)
-        self.tokenizer.save_pretrained(folder)
-        for path in (folder, *folder.rglob("*")):
-            path.chmod(0o755 if path.is_dir() else 0o644)
+        save_readable(self.model, folder)
+        save_readable(self.tokenizer, folder)
 
 
-def load_pretrained(
-    kind: str, name: str, revision: str, folder: Path, length: int, otherwise: str
-) -> Pretrained:
-    """The model that `name` says: a folder (relative to `folder`), or a name on the hub.
+@dataclass(frozen=True)
+class Place:
+    """Where a pretrained model is, and what people call it."""
+
+    kind: str  # one of `KINDS`
+    name: str  # as the user wrote it
+    source: str  # for transformers: a folder, or a name on the hub
+    revision: str | None  # on the hub; None = a folder
+    otherwise: str  # what to do where the hub can't be reached, in words
+
+    def load(self, what: Callable[..., Loaded], **settings: Any) -> Loaded:
+        """Call one of transformers' functions that load something.
+
+        Raises:
+            DataError: it can't be loaded.
+        """
+        at = {"revision": self.revision} if self.revision else {}
+        try:
+            return what(self.source, **at, **settings)
+        except Exception as error:  # whatever the hub's libraries raise
+            if self.revision is None:
+                raise DataError(
+                    f"The folder {self.source} holds no {self.kind} that can be loaded: "
+                    f"{first_line(error):.200}"
+                ) from error
+            otherwise = f"give the folder of a copy, or {self.otherwise}"
+            raise DataError(hub_error(self.source, error, otherwise)) from error
+
+    def model(self) -> Any:
+        """The model, a `transformers.PreTrainedModel` in fp32.
+
+        Raises:
+            DataError: it can't be loaded, or its weights are incomplete.
+        """
+        import torch
+        import transformers
+
+        model, info = self.load(
+            getattr(transformers, KINDS[self.kind]).from_pretrained,
+            dtype=torch.float32,
+            output_loading_info=True,
+            trust_remote_code=False,
+        )
+        if missing := sorted(info["missing_keys"]):
+            raise DataError(
+                f"The weights of {self.name} are incomplete: {len(missing)} tensors are missing, "
+                f"such as {missing[0]}."
+            )
+        return model
+
+
+def find_pretrained(kind: str, name: str, revision: str, folder: Path, otherwise: str) -> Place:
+    """Where the model is that `name` says: a folder (relative to `folder`), or the hub.
 
     Args:
         kind: one of `KINDS`.
         name: the folder's or the model's.
         revision: on the hub.
         folder: what the name of a folder is relative to.
-        length: tokens that it must take.
         otherwise: what to do where the hub can't be reached, in words.
+
+    Raises:
+        DataError: there is no such folder.
+    """
+    local = folder / name
+    if local.is_dir():
+        return Place(kind, name, str(local), None, otherwise)
+    if name.startswith((".", "/")):
+        raise DataError(f"There is no folder {local} with a pretrained {kind}.")
+    reach_hub()
+    return Place(kind, name, name, revision, otherwise)
+
+
+def load_with_tokenizer(place: Place, length: int) -> Pretrained:
+    """A model and its tokenizer, which must take `length` tokens.
 
     Raises:
         DataError: it can't be loaded, has no fast tokenizer, or its parts don't fit together.
     """
-    local = folder / name
-    if local.is_dir():
-        return _checked(kind, _load(kind, name, str(local), None, otherwise), length)
-    if name.startswith((".", "/")):
-        raise DataError(f"There is no folder {local} with a pretrained {kind}.")
-    reach_hub()
-    return _checked(kind, _load(kind, name, name, revision, otherwise), length)
-
-
-def _load(kind: str, name: str, source: str, revision: str | None, otherwise: str) -> Pretrained:
-    import torch
     import transformers
 
-    at = {"revision": revision} if revision else {}
-    try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source, use_fast=True, **at)
-        model, info = getattr(transformers, KINDS[kind]).from_pretrained(
-            source, dtype=torch.float32, output_loading_info=True, trust_remote_code=False, **at
-        )
-    except Exception as error:  # whatever the hub's libraries raise
-        if revision is None:
-            raise DataError(
-                f"The folder {source} holds no {kind} that can be loaded: {first_line(error):.200}"
-            ) from error
-        raise DataError(hub_error(source, error, f"give the folder of a copy, or {otherwise}")) from error
-    if missing := sorted(info["missing_keys"]):
-        raise DataError(
-            f"The weights of {name} are incomplete: {len(missing)} tensors are missing, such as {missing[0]}."
-        )
-    return Pretrained(name, model, tokenizer)
-
-
-def _checked(kind: str, found: Pretrained, length: int) -> Pretrained:
-    config, tokenizer = found.model.config, found.tokenizer
+    tokenizer = place.load(transformers.AutoTokenizer.from_pretrained, use_fast=True)
+    found = Pretrained(place.name, place.model(), tokenizer)
+    config = found.model.config
     if not getattr(tokenizer, "is_fast", False):
-        raise DataError(f"{found.name} has no fast tokenizer; use another {kind}.")
+        raise DataError(f"{found.name} has no fast tokenizer; use another {place.kind}.")
     if len(tokenizer) > config.vocab_size:
         raise DataError(
             f"The vocabulary of {found.name} does not match its model: the tokenizer has {len(tokenizer)} "
@@ -101,3 +136,10 @@ def _checked(kind: str, found: Pretrained, length: int) -> Pretrained:
             f"{found.name} takes {positions} tokens at most, but max_length is {length}: use a shorter one."
         )
     return found
+
+
+def save_readable(saved: Any, folder: Path) -> None:
+    """Write what transformers saves into a folder, readable by everybody."""
+    saved.save_pretrained(folder)
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)

@@ -56,6 +56,26 @@ def test_it_trains_on_real_reviews_and_exports(reviews_wheel: Path, tmp_path: Pa
     assert (tmp_path / "model" / "tokenizer.json").exists()
 
 
+def test_it_trains_and_exports_any_workload(tmp_path: Path) -> None:
+    out, points = tmp_path / "out", str(ROOT / "tests/unit/training/workloads/points")
+    settings = [word for each in ("data.train=64", "data.validation=16") for word in ("--set", each)]
+    done = training("train", "--workload", points, *settings, "--out", str(out))
+    assert done.returncode == 0, done.stderr
+    (folder,) = out.glob("local-w1-e2-s1-*")
+    assert load(folder / "spec.json")["work"]["workload"] == "points"
+    (data,) = [path for path in (out / "data").iterdir() if path.is_dir()]
+    files = ["--spec", str(folder / "spec.json"), "--data", str(data), "--out", str(folder)]
+    done = training("export", "--workload", points, *files, "--to", str(tmp_path / "model"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "model" / "model.pt").exists()
+    done = training("export", *files, "--to", str(tmp_path / "another"))
+    assert done.returncode == 1
+    said = "The workload points is a user's own and not in this code: give its folder (--workload).\n"
+    assert done.stderr == said
+    done = training("train", "--workload", "absent", "--out", str(out))
+    assert done.returncode == 1 and "There is no workload absent: give one of causal-lm, " in done.stderr
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [

@@ -80,10 +80,11 @@ def _tokenizer(data: Data, files: Path, texts: Sequence[str], folder: Path) -> t
         tokenizer = train_tokenizer(texts, data.vocabulary)
         (folder / TOKENIZER).write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
         return tokenizer, int(tokenizer.token_to_id(END) or 0)
-    from training.data.pretrained import load_pretrained
+    from training.data.pretrained import find_pretrained, load_with_tokenizer
 
     otherwise = "use tokenizer: bpe-from-train"
-    decoder = load_pretrained("decoder", data.pretrained, data.revision, files, data.block, otherwise)
+    place = find_pretrained("decoder", data.pretrained, data.revision, files, otherwise)
+    decoder = load_with_tokenizer(place, data.block)
     if decoder.tokenizer.eos_token_id is None:
         raise DataError(
             f"The tokenizer of {decoder.name} has no token that ends a text; use another decoder."

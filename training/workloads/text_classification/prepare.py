@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ from tokenizers import Tokenizer
 
 from training.data.prepare import Place, Preparation
 from training.data.prepared import SPLITS, write_arrow
+from training.data.split import split_by_class
 from training.errors import DataError
 from training.util.files import publish
 from training.workloads.text_classification.settings import Data
@@ -66,75 +66,31 @@ def draw(source: Source, spec: Data) -> tuple[list[Sample], list[Sample]]:
     Raises:
         DataError: there are fewer samples than asked for, or they are of one class only.
     """
-    classes = len(spec.class_names)
     if source.validation is None:
-        return split(source.train, spec.train, spec.validation, spec.seed, classes)
-    train, _ = split(source.train, spec.train, 0, spec.seed, classes)
-    validation, _ = split(source.validation, spec.validation, 0, spec.seed, classes)
+        return _drawn(source.train, spec.train, spec.validation, spec)
+    train, _ = _drawn(source.train, spec.train, 0, spec)
+    validation, _ = _drawn(source.validation, spec.validation, 0, spec)
     return train, validation
 
 
-def split(
-    samples: Sequence[Sample], train: int, validation: int, seed: int, classes: int = 2
+def _drawn(
+    samples: Sequence[Sample], train: int, validation: int, spec: Data
 ) -> tuple[list[Sample], list[Sample]]:
-    """Two splits of these sizes with the classes in proportion, drawn and shuffled by the seed.
-
-    Raises:
-        DataError: there are fewer samples than asked for, or they are of one class only.
-    """
-    if train + validation > len(samples):
-        asked = (
-            f"{train} samples to train and {validation} to validate were"
-            if validation
-            else f"{train} samples were"
-        )
-        raise DataError(f"{asked} asked for, but there are only {len(samples)}; ask for fewer.")
-    members = [[sample for sample in samples if sample.label == label] for label in range(classes)]
-    there = [label for label, found in enumerate(members) if found]
-    if len(there) == 1:
-        raise DataError(
-            f"All {len(samples)} samples have the label {there[0]}; two classes are needed to learn from."
-        )
-    draw = random.Random(seed)
-    for found in members:
-        draw.shuffle(found)
-    first, second = (_two if classes == 2 else _many)(members, train, validation)
-    draw.shuffle(first)
-    draw.shuffle(second)
-    return first, second
-
-
-def _two(members: list[list[Sample]], train: int, validation: int) -> tuple[list[Sample], list[Sample]]:
-    """Two classes in proportion."""
-    # How many of the first n samples drawn are positive; what rounding leaves over is in the second split.
-    whole = sum(map(len, members))
-    positive = [n * len(members[1]) // whole for n in (train, train + validation)]
-    negative = [train - positive[0], train + validation - positive[1]]
-    first = members[0][: negative[0]] + members[1][: positive[0]]
-    second = members[0][negative[0] : negative[1]] + members[1][positive[0] : positive[1]]
-    return first, second
-
-
-def _many(members: list[list[Sample]], train: int, validation: int) -> tuple[list[Sample], list[Sample]]:
-    """Any number of classes in proportion: the n-th of a class comes n-th along its share of the whole."""
-    ordered = sorted(
-        ((number + 0.5) / len(found), label, number)
-        for label, found in enumerate(members)
-        for number in range(len(found))
-    )
-    drawn = [members[label][number] for _, label, number in ordered]
-    return drawn[:train], drawn[train : train + validation]
+    labels = [sample.label for sample in samples]
+    first, second = split_by_class(labels, train, validation, spec.seed, len(spec.class_names))
+    return [samples[number] for number in first], [samples[number] for number in second]
 
 
 def _tokenizer(spec: Data, folder: Path, texts: Sequence[str], draft: Path) -> Tokenizer:
     """The tokenizer that `spec` asks for; a pretrained encoder is saved in `draft`, too."""
     if spec.tokenizer != "pretrained":
         return train_tokenizer(texts, spec)
-    from training.data.pretrained import load_pretrained
+    from training.data.pretrained import find_pretrained, load_with_tokenizer
 
     assert spec.pretrained is not None
     otherwise = "use tokenizer: wordpiece-from-train"
-    encoder = load_pretrained("encoder", spec.pretrained, spec.revision, folder, spec.max_length, otherwise)
+    place = find_pretrained("encoder", spec.pretrained, spec.revision, folder, otherwise)
+    encoder = load_with_tokenizer(place, spec.max_length)
     pad = encoder.tokenizer.pad_token_id
     if pad is None:
         raise DataError(f"The tokenizer of {encoder.name} has no padding token; use another encoder.")

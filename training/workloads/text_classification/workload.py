@@ -27,6 +27,7 @@ class TextClassification(Workload):
     def __init__(self, work: Work, dataset: Dataset, conditions: Conditions, run: Path) -> None:
         assert isinstance(work.data, Data) and isinstance(work.model, Model)
         self.work, self.dataset = work, dataset
+        self.conditions, self.run = conditions, run
         self._data, self._model = work.data, work.model
         how = conditions.tokenizing
         tokens = find_tokens(run) if how == "in_run" else None

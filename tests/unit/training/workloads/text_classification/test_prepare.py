@@ -26,9 +26,9 @@ from training.data.movie_reviews import read_movie_reviews
 from training.errors import DataError
 from training.spec import DataSpec
 from training.util.digest import file_digest
-from training.workloads.text_classification.prepare import split
+from training.workloads.text_classification.prepare import draw
 from training.workloads.text_classification.settings import Data
-from training.workloads.text_classification.sources import Sample
+from training.workloads.text_classification.sources import Sample, Source
 from training.workloads.text_classification.splits import find_splits
 from training.workloads.text_classification.wordpiece import train_tokenizer
 
@@ -88,16 +88,6 @@ def test_a_changed_file_is_not_taken_for_the_data_set(made_up_sentences: Path, t
         find_splits(prepared.path, prepared.digest)
 
 
-def test_the_splits_hold_every_review_once_and_both_classes() -> None:
-    reviews = [Sample(f"review {number}", number % 2) for number in range(40)]
-    train, validation = split(reviews, 25, 15, seed=1)
-    assert (len(train), len(validation)) == (25, 15)
-    assert {*train, *validation} == set(reviews)
-    assert [sum(review.label for review in part) for part in (train, validation)] == [12, 8]
-    assert train != split(reviews, 25, 15, seed=2)[0]
-    assert [review.label for review in train] != sorted(review.label for review in train)
-
-
 def test_the_vocabulary_knows_nothing_of_the_validation_split() -> None:
     tokenizer = train_tokenizer(["aa bb aa bb"] * 3, data_spec())
     assert tokenizer.encode("cc").tokens[1] == "[UNK]"
@@ -117,7 +107,7 @@ def test_ids_masks_and_labels_are_those_of_the_tokenizer(datasets: Datasets, mad
     assert train.input_ids.dtype == np.int32
     tokenizer = Tokenizer.from_file(str(prepared.path / "tokenizer.json"))
     reviews = [Sample(*each) for each in read_movie_reviews(made_up_sentences)[0]]
-    for number, review in enumerate(split(reviews, 37, 11, spec.seed)[0]):
+    for number, review in enumerate(draw(Source(reviews, None, "", ""), spec)[0]):
         encoding = tokenizer.encode(review.text)
         assert train.input_ids[number].tolist() == encoding.ids
         assert train.attention_mask[number].tolist() == encoding.attention_mask
@@ -153,18 +143,6 @@ def test_a_file_that_is_not_the_reviews(content: str, said: str, tmp_path: Path)
     path.write_text(content, encoding="utf-8")
     with pytest.raises(DataError, match=said):
         read_movie_reviews(path)
-
-
-@pytest.mark.parametrize("sizes", [(50, 50), (97, 3), (40, 30, 20, 9, 1), (3,) * 40])
-def test_every_class_is_in_both_splits_in_its_proportion(sizes: tuple[int, ...]) -> None:
-    samples = [Sample(f"{label} {at}", label) for label, size in enumerate(sizes) for at in range(size)]
-    whole, classes = len(samples), len(sizes)
-    for train in (whole // 2, whole - 7):
-        first, second = split(samples, train, whole - train, 5, classes)
-        assert sorted(each.text for each in first + second) == sorted(each.text for each in samples)
-        for label, size in enumerate(sizes):
-            found = sum(each.label == label for each in first)
-            assert abs(found - train * size / whole) < (1 if classes == 2 else 1.5)
 
 
 def test_many_classes_are_learnt(run: Run, tmp_path: Path) -> None:

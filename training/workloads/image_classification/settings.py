@@ -1,0 +1,91 @@
+"""Which images a residual network learns to classify, and which network; needs only pydantic."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from training.settings import DataSettings, ModelOfSomeKind
+
+
+class Data(DataSettings):
+    """Which images to take, and what the network sees of them.
+
+    An image is scaled so that its shorter side has `size` pixels, and the middle is cut out.
+    """
+
+    source: Literal["digits", "folders"] = "digits"
+    train_folder: str | None = Field(default=None, min_length=1)  # of `folders`: a folder for each class
+    validation_folder: str | None = Field(default=None, min_length=1)  # None = split off `train_folder`
+    size: int = Field(ge=8, le=1024)  # pixels of a side
+    channels: Literal[1, 3] = 3  # grey, or red, green and blue
+    # Of the training split: moved by up to an eighth of the size, and mirrored left to right, at random.
+    augmentation: Literal["none", "move", "move-mirror"] = "none"
+    pretrained: str | None = Field(default=None, min_length=1)  # network: its name on the hub, or its folder
+    revision: str = Field(default="main", min_length=1)  # of the network on the hub
+
+    @property
+    def metric(self) -> str:
+        """The share of images that are classified correctly."""
+        return "accuracy"
+
+    @property
+    def name(self) -> str:
+        """The source's."""
+        return self.source
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The images, and the pretrained network if it is a folder."""
+        return tuple(name for name in (self.train_folder, self.validation_folder, self.pretrained) if name)
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Self:
+        if (self.source == "folders") != (self.train_folder is not None):
+            raise ValueError("train_folder goes with source: folders, and only with it")
+        if self.validation_folder is not None and self.train_folder is None:
+            raise ValueError("validation_folder needs a train_folder")
+        return self
+
+
+class Model(ModelOfSomeKind):
+    """A residual network with a new classifier on top; `init` says where its weights come from."""
+
+    init: Literal["scratch", "pretrained"] = "scratch"
+
+    def smallest_batch(self, data: DataSettings) -> int:
+        """Two where the last stage sees a single pixel: a thirty-second of the size."""
+        assert isinstance(data, Data)
+        return 2 if data.size <= 32 else 1
+
+
+class ScratchModel(Model):
+    """A ResNet (He et al., 2015) with random initial weights; its defaults are ResNet-18."""
+
+    init: Literal["scratch"] = "scratch"
+    layers: Literal[18, 34, 50, 101, 152] = 18
+    width: int = Field(default=64, ge=4, le=1024)  # channels after the first layer
+
+    def text(self, data: DataSettings) -> str:  # noqa: ARG002  # as its base class
+        """`ResNet-18, from scratch`, with the width if it is not the usual one."""
+        width = "" if self.width == 64 else f", {self.width} wide"
+        return f"ResNet-{self.layers}{width}, from scratch"
+
+
+class PretrainedModel(Model):
+    """The network that the data set comes with, and its weights; the classifier on top is new."""
+
+    init: Literal["pretrained"] = "pretrained"
+
+    def check(self, data: DataSettings) -> None:
+        """Check that the data set comes with a network."""
+        assert isinstance(data, Data)
+        if data.pretrained is None:
+            raise ValueError("model.init: pretrained needs data.pretrained, which names the network")
+
+    def text(self, data: DataSettings) -> str:
+        """`microsoft/resnet-50, pretrained`, with the revision if one was asked for."""
+        assert isinstance(data, Data)
+        revision = "" if data.revision == "main" else f" ({data.revision})"
+        return f"{data.pretrained}{revision}, pretrained"
