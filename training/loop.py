@@ -21,6 +21,8 @@ from training.metrics.recorder import Recorder
 from training.session import RankStatus, Session
 from training.spec import Conditions, Work
 from training.state import Training, resume, save, set_up
+from training.trained import write_model
+from training.weights import weights_digest
 from training.workload import Batch, open_workload, to_device
 
 
@@ -56,7 +58,7 @@ def train(
     Raises:
         DataError: the data set is not the one that the work asks for.
         WorkloadError: the workload can't be used.
-        CheckpointError: a checkpoint is from another work, or can't be written.
+        CheckpointError: a checkpoint is from another work, or it or the model can't be written.
         DivergedError: the loss is no longer a number.
         ShortOfMemoryError: a step does not fit into memory.
         Stopped: the session was told to stop.
@@ -106,6 +108,8 @@ def run_epoch(training: Training, status: RankStatus) -> None:
     spent = {name: seconds - before.get(name, 0.0) for name, seconds in phases.seconds().items()}
     session.report("phases", epoch=epoch, seconds=spent)
     training.end_epoch(figures)
+    if is_to_be_kept(training):
+        keep_model(training)
     if work.checkpoint_every_epochs and epoch % work.checkpoint_every_epochs == 0:
         save_checkpoint(training)
 
@@ -245,6 +249,37 @@ def evaluate(training: Training) -> dict[str, Any]:
         raise RuntimeError(f"The ranks evaluated {count:.0f} samples together, but there are {samples}.")
     metrics = workload.metrics(dict(zip(workload.SUMS, totals, strict=True)), samples) | {"count": samples}
     return {f"validation_{name}": value for name, value in metrics.items()}
+
+
+def is_to_be_kept(training: Training) -> bool:
+    """Whether the model as it is now, at the end of an epoch, is the one to keep so far."""
+    work, epochs = training.work, training.epochs
+    how, metric = training.workload.conditions.save, f"validation_{work.data.metric}"
+    if how != "best":
+        return how == "last" and len(epochs) == work.epochs
+    if metric not in epochs[-1]:  # not evaluated
+        return False
+    sign = 1 if work.data.higher_is_better else -1
+    return all(
+        sign * epochs[-1][metric] > sign * each[metric]
+        for each in epochs[:-1]
+        if metric in each and each[metric] == each[metric]
+    )
+
+
+def keep_model(training: Training) -> None:
+    """Keep the model in the run's folder, instead of an earlier one."""
+    training.phases.begin("checkpoint")
+    if training.session.rank == 0:
+        state, metric = training.model.state_dict(), training.work.data.metric
+        facts = {
+            "work_digest": training.work.digest,
+            "weights_digest": weights_digest(state),
+            "metric": metric,
+            "value": training.epochs[-1].get(f"validation_{metric}"),
+        }
+        write_model(training.workload.run, state, len(training.epochs), facts)
+    training.phases.begin("other")
 
 
 def save_checkpoint(training: Training) -> None:

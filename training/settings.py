@@ -62,6 +62,11 @@ class DataSettings(Settings):
         return "loss"
 
     @property
+    def higher_is_better(self) -> bool:
+        """Whether a higher value of that metric is a better model."""
+        return self.metric != "loss"
+
+    @property
     def name(self) -> str:
         """Where the data come from, in a word or two."""
         return "its own data"

@@ -175,6 +175,7 @@ class Conditions(Settings):
         "rank_environment": {},
         "slow_worker": None,
         "loader_workers": None,
+        "save": "none",
     }
 
     threads: int = Field(default=1, ge=1, le=1024)  # compute threads of each rank
@@ -193,6 +194,8 @@ class Conditions(Settings):
     loader_workers: int | None = Field(default=None, ge=0, le=64)
     # The inventory's last worker gets this share of the processor time that a run's threads can use there.
     slow_worker: float | None = Field(default=None, gt=0, lt=1)
+    # The trained model in the run's folder: the last epoch's, or the best evaluated one's.
+    save: Literal["none", "last", "best"] = "none"
     rank_environment: RankEnvironment = Field(default_factory=dict)  # further variables of every rank
 
 

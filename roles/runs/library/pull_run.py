@@ -20,8 +20,8 @@ description:
   - Fetches what is in O(launch_dir), if this node has it, and removes it from the node. What is in O(run_dir)
     is fetched from one node, and stays.
   - Where both have a file of the same name, root's is kept, the one in O(launch_dir).
-  - Only files and directories are fetched, no links. Checkpoints stay where they are. Tokens that the run
-    made itself are removed, as they belong to the data set.
+  - Only files and directories are fetched, no links. Checkpoints and the model stay where they are. Tokens
+    that the run made itself are removed, as they belong to the data set.
 options:
   run_dir:
     description: Directory of the attempt on the shared storage; only for the node that fetches it.
@@ -49,7 +49,7 @@ pulled: {description: "Which directories were there: C(run), C(launch).", type: 
 """
 
 #: Of the run's directory. How a run ended is what root noted, not what the job may have written.
-EXCLUDED: Final = ("./checkpoints", "./tokens", "./launch.json", "./launch-*.json")
+EXCLUDED: Final = ("./checkpoints", "./model", "./tokens", "./launch.json", "./launch-*.json")
 
 
 def tar(directory: Path, named: str, excluded: tuple[str, ...], to: IO[bytes], **user: Any) -> None:

@@ -231,5 +231,5 @@ def test_what_was_trained_is_a_model_of_transformers(run: Run, datasets: Dataset
     with pytest.raises(CheckpointError, match="already exists"):
         export(spec, prepared.path, out, path)
     shutil.rmtree(out / "checkpoints")
-    with pytest.raises(CheckpointError, match="There is no good checkpoint in"):
+    with pytest.raises(CheckpointError, match=r"has neither a model .* nor a good checkpoint"):
         export(spec, prepared.path, out, tmp_path / "other")

@@ -34,6 +34,11 @@ class Data(TextData):
         """How many tokens the model hesitates between, on average."""
         return "perplexity"
 
+    @property
+    def higher_is_better(self) -> bool:
+        """The fewer, the better."""
+        return False
+
 
 class Model(ModelOfSomeKind):
     """A decoder; `init` says where its weights come from."""
