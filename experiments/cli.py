@@ -21,10 +21,11 @@ from experiments.campaign.selection import runs_that_fit, with_warm_ups
 from experiments.cluster.playbooks import Playbooks
 from experiments.cluster.status import read_status
 from experiments.console.status import show_status
-from experiments.console.tables import CampaignTables, show_plan
+from experiments.console.tables import CampaignTables, plan_as_json, show_plan
 from experiments.console.watch import watch
 from experiments.matrix.loading import load_matrix
 from experiments.util.errors import UserError
+from experiments.util.files import json_text
 from experiments.util.interrupts import Interrupted, Interrupts
 from experiments.util.paths import REPOSITORY
 from experiments.util.screen import Screen
@@ -37,7 +38,7 @@ RESULTS: Final = REPOSITORY / "results"
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
     arguments = _parser().parse_args(argv)
-    screen = Screen()
+    screen = Screen(json=getattr(arguments, "json", False))
     interrupts = Interrupts(at_once=arguments.command in ENDED_AT_ONCE)
     try:
         with interrupts:
@@ -68,9 +69,9 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
     if arguments.command == "report":
         return _report(arguments.matrix, arguments.campaign, screen)
     if arguments.command == "compare":
-        return _compare(arguments.first, arguments.second, screen)
+        return _compare(arguments, screen)
     if arguments.command == "check":
-        return _check(arguments.paths, screen)
+        return _check(arguments.paths, screen, as_json=arguments.json)
     if arguments.command == "watch":
         return watch(RESULTS, arguments.matrix, screen, interrupts)
     if arguments.command == "status":
@@ -85,6 +86,8 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
                 plan = with_warm_ups(plan, whole_groups(plan, runs_that_fit(plan, arguments.only)))
             workers = {name: prepared.cluster.nodes[name] for name in prepared.cluster.workers}
             show_plan(screen, plan, matrix.name, Estimates(RESULTS), workers)
+            if arguments.json:
+                print(json_text(plan_as_json(plan, matrix.name, Estimates(RESULTS), workers)), end="")
         return 0
     if arguments.retry is not None and not campaigns(RESULTS / matrix.name):
         screen.line(f"There is nothing to retry: {matrix.name} has no campaign yet.")
@@ -128,11 +131,15 @@ def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
     return show_references(screen, analysis.references)
 
 
-def _compare(first: Path, second: Path, screen: Screen) -> int:
-    from experiments.console.comparison import show_comparison
+def _compare(arguments: argparse.Namespace, screen: Screen) -> int:
+    from experiments.console.comparison import Limits, compare
 
-    show_comparison(screen, *(open_campaign(_only_campaign(path)) for path in (first, second)))
-    return 0
+    campaigns = [open_campaign(_only_campaign(path)) for path in (arguments.first, arguments.second)]
+    limits = Limits(arguments.max_slower, arguments.equal_weights)
+    status, content = compare(screen, campaigns[0], campaigns[1], limits)
+    if arguments.json:
+        print(json_text(content), end="")
+    return status
 
 
 def _only_campaign(path: Path) -> Path:
@@ -146,11 +153,12 @@ def _only_campaign(path: Path) -> Path:
     return find_campaigns(path)[-1]
 
 
-def _check(paths: Sequence[Path], screen: Screen) -> int:
+def _check(paths: Sequence[Path], screen: Screen, *, as_json: bool) -> int:
     from experiments.console.check import check_campaign, find_campaigns
     from experiments.console.references import show_references
+    from experiments.report.sections.references import checked_text
 
-    status = 0
+    status, content = 0, []
     for path in paths:
         for folder in find_campaigns(path):
             checked = check_campaign(folder)
@@ -163,7 +171,21 @@ def _check(paths: Sequence[Path], screen: Screen) -> int:
                 screen.line(f"  {fault}")
             outside = show_references(screen, references) if references is not None else 0
             status = 1 if faults or outside else status
+            beyond = [checked_text(each) for each in references.outside] if references is not None else []
+            content.append({"folder": str(folder), "faults": faults, "outside_references": beyond})
+    if as_json:
+        print(json_text({"campaigns": content}), end="")
     return status
+
+
+def _percent(text: str) -> float:
+    try:
+        percent = float(text)
+    except ValueError:
+        percent = -1.0
+    if not 0 <= percent < 1e6:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage from 0 on")
+    return percent
 
 
 def _minutes(text: str) -> float:
@@ -236,6 +258,16 @@ def _parser() -> argparse.ArgumentParser:
             name, type=Path, metavar=name.upper(), help="folder of a campaign, or of a matrix (its newest)"
         )
 
+    compare.add_argument(
+        "--max-slower",
+        type=_percent,
+        metavar="PERCENT",
+        help="exit code 1 if a cell takes more than PERCENT longer in the second campaign, beyond chance",
+    )
+    compare.add_argument(
+        "--equal-weights", action="store_true", help="exit code 1 if runs of a seed end with other weights"
+    )
+
     check = commands.add_parser("check", help="check results: schema, digests, completeness, equal weights")
     check.add_argument(
         "paths",
@@ -244,4 +276,8 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="results/, results/<matrix> or a campaign's folder",
     )
+    for command in (plan, compare, check):
+        command.add_argument(
+            "--json", action="store_true", help="print JSON; what people read goes to standard error"
+        )
     return parser

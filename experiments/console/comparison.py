@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import asdict, dataclass
+from typing import Any, Final
 
 from experiments.analysis.compare import Change, changes
 from experiments.campaign.campaign import Campaign
@@ -18,8 +19,35 @@ UNLIKE: Final = {"work": "different work", "side by side": "side by side in one 
 RATIO: Final = Format(3)
 
 
-def show_comparison(screen: Screen, first: Campaign, second: Campaign) -> None:
+@dataclass(frozen=True)
+class Limits:
+    """What a change may do, for a test of one's own that compares campaigns."""
+
+    slower_percent: float | None = None  # how much longer B may take than A; None = any
+    equal_weights: bool = False  # whether B's weights must be A's
+
+    def broken_by(self, change: Change) -> list[str]:
+        """What a cell does that it may not, in words.
+
+        A cell is slower if the whole interval of its ratio is above the limit; one with a single pair has no
+        interval, and is judged by the ratio.
+        """
+        ratio, found = change.ratio, []
+        least = ratio.ratio if ratio.low is None else ratio.low
+        if self.slower_percent is not None and least > 1 + self.slower_percent / 100:
+            found.append(
+                f"{number(ratio.ratio, RATIO)} times as long (at least {number(least, RATIO)}), more than "
+                f"{self.slower_percent:g} % longer"
+            )
+        if self.equal_weights and not change.same_weights:
+            found.append("other weights")
+        return found
+
+
+def compare(screen: Screen, first: Campaign, second: Campaign, limits: Limits) -> tuple[int, dict[str, Any]]:
     """Shows the times of every cell in the second campaign over those in the first.
+
+    Returns the exit code, 1 if a limit is broken, and all of it as JSON has it.
 
     Raises:
         UserError: they have no run in common, or a record is damaged.
@@ -27,9 +55,35 @@ def show_comparison(screen: Screen, first: Campaign, second: Campaign) -> None:
     found = changes(first, second)
     names = [f"{campaign.file.matrix}, {campaign.file.name}" for campaign in (first, second)]
     screen.line(f"A: {names[0]}. B: {names[1]}.")
-    screen.line(f"Not the same: {', '.join(differences(first, second)) or 'nothing'}.")
+    differ = differences(first, second)
+    screen.line(f"Not the same: {', '.join(differ) or 'nothing'}.")
     screen.table("Train_s of B over A, seed by seed", COLUMNS, [_row(change) for change in found])
     screen.line(DIFFERENT_TIMES)
+    broken = [(change, limits.broken_by(change)) for change in found]
+    for change, faults in broken:
+        for fault in faults:
+            screen.line(f"Beyond the limit: {_cell(change)}: {fault}.", "bold red")
+    content = {
+        "a": {"matrix": first.file.matrix, "campaign": first.file.name},
+        "b": {"matrix": second.file.matrix, "campaign": second.file.name},
+        "not_the_same": differ,
+        "cells": [_as_json(change, faults) for change, faults in broken],
+    }
+    return int(any(faults for _, faults in broken)), content
+
+
+def _as_json(change: Change, faults: list[str]) -> dict[str, Any]:
+    return {
+        "axes": change.axes,
+        "train_s_ratio": asdict(change.ratio),
+        "verdict": change_verdict(change),
+        "equal_weights": change.same_weights,
+        "beyond_limits": faults,
+    }
+
+
+def _cell(change: Change) -> str:
+    return ", ".join(f"{name} {value}" for name, value in change.axes.items())
 
 
 def differences(first: Campaign, second: Campaign) -> list[str]:
@@ -44,7 +98,7 @@ def differences(first: Campaign, second: Campaign) -> list[str]:
 def _row(change: Change) -> list[str]:
     ratio = change.ratio
     return [
-        ", ".join(f"{name} {value}" for name, value in change.axes.items()),
+        _cell(change),
         str(ratio.n),
         number(ratio.ratio, RATIO),
         "" if ratio.low is None else interval(ratio.low, ratio.high, RATIO),

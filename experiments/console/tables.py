@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from experiments.campaign.campaign import Campaign
 from experiments.campaign.estimates import Estimates
@@ -43,6 +44,28 @@ def show_plan(
         screen.line("None of these runs was made before, so there is no estimate of the time.")
     for sentence in _about(workers, possible):
         screen.line(sentence)
+
+
+def plan_as_json(
+    plan: list[PlannedRun], name: str, estimates: Estimates, workers: Mapping[str, Node]
+) -> dict[str, Any]:
+    """The plan as JSON has it, with the seconds that runs took before."""
+    possible = [run.specification for run in plan if run.cannot_run is None]
+    return {
+        "matrix": name,
+        "runs": [
+            {
+                "run_id": run.run_id,
+                "axes": run.axes,
+                "warm_up": run.warm_up,
+                "cannot_run": run.cannot_run,
+                "together": run.together,
+                "expected_s": None if run.cannot_run else estimates.of(run.specification),
+            }
+            for run in plan
+        ],
+        "notes": list(_about(workers, possible)),
+    }
 
 
 def _about(workers: Mapping[str, Node], runs: Sequence[RunSpec]) -> Iterator[str]:

@@ -25,11 +25,15 @@ class _Console(Console):
 
 
 class Screen:
-    """Writes to standard output. A reader who has gone away (a closed pipe, say) never stops a campaign."""
+    """Writes to standard output. A reader who has gone away (a closed pipe, say) never stops a campaign.
 
-    def __init__(self) -> None:
+    Where standard output is for a program (`json`), people read standard error.
+    """
+
+    def __init__(self, *, json: bool = False) -> None:
+        self._json = json
         self.listener: Callable[[str], None] | None = None  # called with every status that is worth a line
-        self._console = _Console(highlight=False, soft_wrap=True)
+        self._console = _Console(highlight=False, soft_wrap=True, stderr=json)
         self._live: Live | None = None
         self._last = ""
         self._last_time = 0.0
@@ -37,7 +41,7 @@ class Screen:
 
     @property
     def is_terminal(self) -> bool:
-        """Whether standard output is a terminal."""
+        """Whether people see a terminal."""
         return self._console.is_terminal
 
     @property
@@ -123,7 +127,7 @@ class Screen:
 
     def _leave(self) -> None:
         self._gone = True
-        # The interpreter flushes standard output once more on exit, and would report an error.
+        # The interpreter flushes it once more on exit, and would report an error.
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(null, (sys.stderr if self._json else sys.stdout).fileno())
         os.close(null)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -89,3 +90,28 @@ def test_the_command_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "A and B ran at different times" in said
     assert main(["compare", str(tmp_path / "none"), str(second.folder)]) == 2
     assert "There is no campaign in" in capsys.readouterr().err
+
+
+def test_the_command_can_be_a_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second = made(tmp_path / "a", 1.0), made(tmp_path / "b", 1.1, weights_digest="f" * 64)
+    folders = [str(first.folder), str(second.folder)]
+    assert main(["compare", *folders, "--max-slower", "15"]) == 0
+    assert "Beyond the limit" not in capsys.readouterr().out
+    assert main(["compare", *folders, "--max-slower", "5"]) == 1
+    said = capsys.readouterr().out
+    assert "Beyond the limit: stack ddp, workers 2, epochs 2: 1.100 times as long (at least 1." in said
+    assert main(["compare", *reversed(folders), "--max-slower", "0"]) == 0
+    assert main(["compare", *folders, "--equal-weights"]) == 1
+    assert "stack ddp, workers 2, epochs 2: other weights." in capsys.readouterr().out
+
+    assert main(["compare", *folders, "--json", "--max-slower", "5"]) == 1
+    printed = capsys.readouterr()
+    content = json.loads(printed.out)
+    (cell,) = content["cells"]
+    assert cell["axes"] == {"stack": "ddp", "workers": 2, "epochs": 2}
+    assert cell["train_s_ratio"]["n"] == 5 and cell["train_s_ratio"]["ratio"] == pytest.approx(1.1)
+    assert (cell["equal_weights"], len(cell["beyond_limits"])) == (False, 1)
+    assert "A and B ran at different times" in printed.err
+    with pytest.raises(SystemExit):
+        main(["compare", *folders, "--max-slower", "-3"])
+    assert "'-3' is not a percentage" in capsys.readouterr().err

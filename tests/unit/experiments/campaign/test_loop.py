@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import shutil
@@ -104,6 +105,9 @@ def test_a_campaign_is_run_recorded_reported_and_checked(workplace: Workplace) -
     (fault,) = workplace.faults()
     assert status == 1 and fault in output
     assert fault.startswith(str(campaign / record.run_id / "01" / "outputs" / "rank-1.json"))
+    printed = workplace.run("check", str(campaign), "--json")[1]
+    found = json.loads(printed[printed.index("{\n") :])
+    assert found == {"campaigns": [{"folder": str(campaign), "faults": [fault], "outside_references": []}]}
 
 
 def test_only_and_new(workplace: Workplace) -> None:
@@ -124,6 +128,11 @@ def test_warm_ups_are_recorded_and_not_counted(workplace: Workplace) -> None:
     planned = pattern.findall(workplace.run("plan", "small")[1])
     warm_ups = ["plain-w2-e1-s1000001", "slow-w2-e1-s1000001"]
     assert len(planned) == 6 and [planned[0], planned[3]] == warm_ups
+    printed = workplace.run("plan", "small", "--json")[1]
+    content = json.loads(printed[printed.index("{\n") :])
+    assert content["matrix"] == "small" and len(content["runs"]) == 6
+    assert [run["axes"]["stack"] for run in content["runs"] if run["warm_up"]] == ["plain", "slow"]
+    assert all(run["cannot_run"] is None for run in content["runs"])
     planned = pattern.findall(workplace.run("plan", "small", "--only", "slow-*")[1])
     assert planned == [warm_ups[1], "slow-w1-e2-s1", "slow-w2-e2-s1"]
     workplace.forget_calls()
