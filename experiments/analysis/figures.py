@@ -47,7 +47,7 @@ class Cell:
     total_s: Estimate | None
     around_training_s: Estimate | None  # total_s less train_s
     accuracy: Accuracy | None
-    quality: Estimate | None  # the metric by which people judge the trained model
+    metrics: dict[str, Estimate]  # after the last epoch; first the one by which people judge the model
     phases: dict[str, float] | None  # means; with PREPARING, where the runs made their tokens
     overhead_train: Ratio | None  # train_s over the baseline stack's, by pairs of the same seed
     overhead_total: Ratio | None
@@ -67,6 +67,11 @@ class Cell:
     def phases_total_s(self) -> float | None:
         """The sum of its phases' means."""
         return None if self.phases is None else sum(self.phases.values())
+
+    @property
+    def quality(self) -> Estimate | None:
+        """The metric by which people judge the trained model."""
+        return self.metrics.get(self.metric)
 
     @property
     def metric(self) -> str:
@@ -227,7 +232,7 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
                     [each.total_s - each.train_s for each in records if each.total_s and each.train_s]
                 ),
                 accuracy=_accuracy(records),
-                quality=estimate([each.quality for each in records if each.quality is not None]),
+                metrics=_metrics(records),
                 phases=_phases(records),
                 overhead_train=time_ratio(paired_by_seed(records, base)),
                 overhead_total=time_ratio(paired_by_seed(records, base, "total_s"), "total_s"),
@@ -274,6 +279,19 @@ def _accuracy(records: Sequence[Record]) -> Accuracy | None:
     return Accuracy(
         accuracy, correct if len(counted) == 1 else None, count, half_width(accuracy, count), len(counted)
     )
+
+
+def _metrics(records: Sequence[Record]) -> dict[str, Estimate]:
+    last = [record.epochs[-1] for record in records if record.epochs]
+    if not last:
+        return {}
+    judged = records[0].specification.work.data.metric
+    names = dict.fromkeys((judged, *(name for epoch in last for name in epoch.metrics), "loss"))
+    found = {
+        name: estimate([value for epoch in last if (value := epoch.metric(name)) is not None])
+        for name in names
+    }
+    return {name: each for name, each in found.items() if each is not None}
 
 
 def _phases(records: Sequence[Record]) -> dict[str, float] | None:

@@ -68,14 +68,11 @@ def _cell_rows(cell: Cell, baseline: str) -> Iterator[Row]:
     for name, found in (("train_s", cell.train_s), ("total_s", cell.total_s)):
         if found is not None:
             yield _cell(cell, "times") | _estimate(name, found)
-    if cell.quality is not None and cell.metric != "accuracy":
-        yield _cell(cell, cell.metric) | _estimate(cell.metric, cell.quality)
-    if cell.accuracy is not None:
-        value, half, n = cell.accuracy.accuracy, cell.accuracy.half_width, cell.accuracy.n
-        ends = {"low": value - half, "high": value + half} if n == 1 else {}
-        yield _cell(cell, "accuracy") | _figure("accuracy", value, n, **ends)
-        # The interval is that of one run: the mean of several, over the same reviews, has another.
-        yield _cell(cell, "accuracy") | _figure("accuracy, half a 95 % interval of one run", half, n)
+    for name, found in cell.metrics.items():
+        yield _cell(cell, "quality") | _estimate(name, found)
+    if cell.accuracy is not None and "accuracy" in cell.metrics:
+        half, n = cell.accuracy.half_width, cell.accuracy.n
+        yield _cell(cell, "quality") | _figure("accuracy, half a 95 % interval of one evaluation", half, n)
     for name, seconds in (cell.phases or {}).items():
         yield _cell(cell, "phases") | _figure(name, seconds, len(cell.records))
     if cell.speed_up is not None and cell.efficiency is not None:

@@ -27,6 +27,7 @@ from experiments.report.sections.hardware import gpus_table, nodes_table, placem
 from experiments.report.sections.ladders import ladders_table
 from experiments.report.sections.organisation import organisation_tables
 from experiments.report.sections.phases import phases_table
+from experiments.report.sections.quality import quality_table
 from experiments.report.sections.references import references_table
 from experiments.report.sections.resource_use import resource_use_table
 from experiments.report.sections.settings import settings_table
@@ -87,6 +88,7 @@ def report_tables(analysis: Analysis) -> list[Table]:
         dissertation_table(analysis.published, analysis.dissertation, work_text(figures.campaign)),
         resource_use_table(analysis.resource_use),
         phases_table(figures.cells),
+        quality_table(figures),
         *users_tables(analysis.occasions),
         *organisation_tables(analysis),
         decisions_table(analysis),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from typing import Final
 
-from experiments.analysis.figures import Accuracy, Cell, Figures
+from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.statistics import Estimate, Ratio
 from experiments.campaign.campaign import CampaignFile
 from experiments.records.record import Record
@@ -64,7 +64,7 @@ def _row(cell: Cell, axes: Sequence[str]) -> list[Value | str]:
         _spread(train),
         plain_interval(train.low if train else None, train.high if train else None, TENTHS),
         _spread(cell.total_s),
-        _accuracy(cell.accuracy) if cell.metric == "accuracy" else _quality(cell.quality),
+        _quality(cell),
         _ratio(cell.overhead_train, cell, CHANGE, 1),
         _ratio(cell.overhead_total, cell, CHANGE, 1),
         _ratio(cell.speed_up, cell, RATIO),
@@ -83,15 +83,13 @@ def _spread(found: Estimate | None) -> Value:
     return Value(found.mean, TENTHS, spread=found.sd) if found else Value(None)
 
 
-def _accuracy(found: Accuracy | None) -> Value:
+def _quality(cell: Cell) -> Value:
+    found, share = cell.quality, cell.accuracy
     if found is None:
         return Value(None)
-    note = f"{found.correct} of {found.count}" if found.correct is not None else f"mean of {found.n}"
-    return Value(found.accuracy, SHARE, spread=found.half_width, note=note)
-
-
-def _quality(found: Estimate | None) -> Value:
-    return Value(found.mean, SHARE, spread=found.sd) if found else Value(None)
+    counted = share is not None and share.correct is not None and cell.metric == "accuracy"
+    note = f"{share.correct} of {share.count}" if share is not None and counted else ""
+    return Value(found.mean, SHARE, spread=found.sd, note=note)
 
 
 def _metric(figures: Figures) -> str:
@@ -135,10 +133,7 @@ def _remarks(figures: Figures) -> list[str]:
         "train_s: seconds inside the training function, on the slowest rank. Compare only this with the "
         "dissertation's times.",
         "total_s: seconds from submission until the run's data was on the controller.",
-        "train_s, total_s: ± is the standard deviation over the seeds. Accuracy: ± is half the width of one "
-        "run's 95 % interval."
-        if metric == "accuracy"
-        else f"train_s, total_s, {metric}: ± is the standard deviation over the seeds.",
+        f"train_s, total_s, {metric}: ± is the standard deviation over the seeds.",
         "Runs: how many of the planned runs a row's figures come from. Ratios are geometric means over pairs "
         "of runs with the same seed, with their 95 % intervals; n is the number of pairs, if there are fewer "
         "pairs than runs.",
@@ -161,7 +156,7 @@ def accuracy_note(cells: Sequence[Cell], campaign: CampaignFile) -> str:
         return ""
     width = number(max(accuracy.half_width for accuracy in known), RATIO)
     samples = number(known[0].count, GROUPED)
-    text = f"over {samples} samples it is known to ±{width} (95 %), no better."
+    text = f"one evaluation of {samples} samples is good to ±{width} (95 %), however many seeds share them."
     work = campaign.measured[0].specification.work
     fields = work.model_dump(mode="json")
     init = fields["model"].get("init")

@@ -568,7 +568,7 @@ def test_figures_come_as_csv_and_parquet_too(tmp_path: Path) -> None:
         row for row in rows if (row["stack"], row["workers"], row["quantity"]) == ("spark", 2, "train_s")
     ]
     assert (train["value"], train["runs"], train["low"]) == (40.0, 1, None)
-    assert {row["section"] for row in rows} >= {"times", "accuracy", "phases", "comparison", "dissertation"}
+    assert {row["section"] for row in rows} >= {"times", "quality", "phases", "comparison", "dissertation"}
 
 
 def test_ratios_can_be_computed_anew_from_the_exported_runs(tmp_path: Path) -> None:
