@@ -1,0 +1,120 @@
+"""A campaign as data frames, for analyses of one's own.
+
+from experiments.report.frames import load
+frames = load("results/quick/20261123T112508Z")
+frames.runs[frames.runs.counts].groupby(["stack", "workers"]).train_s.describe()
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas
+
+from experiments.analysis.analysis import analyse
+from experiments.campaign.campaign import Campaign, open_campaign
+from experiments.campaign.plan import PlannedRun
+from experiments.records.record import RECORD, Record
+from experiments.report.export_rows import export_rows
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Frames:
+    """One campaign. `run_id` and `attempt` tell in every frame which record a row comes from."""
+
+    runs: pandas.DataFrame
+    """A row for each record: `counts` (ok, and no warm-up), the matrix's axes, `status`, `reason`, `train_s`
+    and `total_s` (seconds), `metric` and `quality` (by which people judge the model), `weights_digest`,
+    `record` (the path of its file)."""
+    epochs: pandas.DataFrame
+    """A row for each epoch of each record: `epoch`, `seconds`, `lr`, `train_loss`, and each metric."""
+    phases: pandas.DataFrame
+    """A row for each phase of each record: `phase`, `seconds` (of the slowest rank)."""
+    ranks: pandas.DataFrame
+    """A row for each rank of each record: `rank`, `node`, `host`, `train_s`, `steps`, `peak_mb` (MiB)."""
+    figures: pandas.DataFrame
+    """The report's figures, as figures.csv has them."""
+
+
+def load(path: str | Path) -> Frames:
+    """The campaign in the folder `path`.
+
+    Raises:
+        UserError: it is not a campaign, or a record is damaged.
+    """
+    campaign = open_campaign(Path(path))
+    found = list(_records(campaign))
+    return Frames(
+        runs=pandas.DataFrame([_run(campaign, run, record) for run, record in found]),
+        epochs=pandas.DataFrame([row for _, record in found for row in _epochs(record)]),
+        phases=pandas.DataFrame(
+            [
+                _key(record) | {"phase": phase, "seconds": seconds}
+                for _, record in found
+                for phase, seconds in (record.phases or {}).items()
+            ]
+        ),
+        ranks=pandas.DataFrame([row for _, record in found for row in _ranks(record)]),
+        figures=pandas.DataFrame(export_rows(analyse(campaign))),
+    )
+
+
+def _records(campaign: Campaign) -> Iterator[tuple[PlannedRun, Record]]:
+    for run in campaign.file.plan:
+        for record in campaign.records(run.run_id):
+            yield run, record
+
+
+def _key(record: Record) -> Row:
+    return {"run_id": record.run_id, "attempt": record.attempt}
+
+
+def _run(campaign: Campaign, run: PlannedRun, record: Record) -> Row:
+    counting = campaign.counting(run.run_id)
+    is_it = counting is not None and counting.attempt == record.attempt
+    file = campaign.folder / run.run_id / f"{record.attempt:02d}" / RECORD
+    return (
+        _key(record)
+        | run.axes
+        | {
+            "counts": is_it and not run.warm_up,
+            "warm_up": run.warm_up,
+            "status": record.status,
+            "reason": record.reason,
+            "started": record.started,
+            "ended": record.ended,
+            "train_s": record.train_s,
+            "total_s": record.total_s,
+            "metric": record.specification.work.data.metric,
+            "quality": record.quality,
+            "weights_digest": record.weights_digest,
+            "work_digest": record.work_digest,
+            "conditions_digest": record.conditions_digest,
+            "record": str(file),
+        }
+    )
+
+
+def _epochs(record: Record) -> Iterator[Row]:
+    for epoch in record.epochs:
+        own = epoch.model_dump(exclude={"metrics", "validation_loss", "validation_accuracy"})
+        named = {"loss": epoch.validation_loss, "accuracy": epoch.validation_accuracy} | epoch.metrics
+        yield _key(record) | own | {name: value for name, value in named.items() if value is not None}
+
+
+def _ranks(record: Record) -> Iterator[Row]:
+    for rank in record.ranks:
+        memory = rank.use.memory if rank.use is not None else None
+        yield _key(record) | {
+            "rank": rank.rank,
+            "node": rank.node,
+            "host": rank.host,
+            "train_s": rank.train_s,
+            "steps": rank.steps,
+            "peak_mb": memory.peak_mb if memory is not None else None,
+        }
