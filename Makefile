@@ -70,14 +70,14 @@ endif
 plan: ## show the runs of a matrix, and which can't be made here
 	@$(call in,controller) python -m experiments plan "$(MATRIX)" $(ARGS)
 
-matrix: ## run a matrix, or resume it
-	@$(call in,controller) python -m experiments run "$(MATRIX)" $(ARGS)
+matrix: ## run a matrix, or go on with it (CAMPAIGN= names one; otherwise the newest that matches)
+	@$(call in,controller) python -m experiments run "$(MATRIX)" $(if $(CAMPAIGN),--campaign "$(CAMPAIGN)") $(ARGS)
 
 watch: ## follow the running matrix live, from another terminal (MATRIX= chooses one of several)
 	@$(call in,controller) python -m experiments watch $(if $(filter file,$(origin MATRIX)),,"$(MATRIX)") $(ARGS)
 
-report: ## write the report of a matrix's newest campaign
-	@$(call in,controller) python -m experiments report "$(MATRIX)" $(ARGS)
+report: ## write the report of a matrix's newest campaign (CAMPAIGN= names another)
+	@$(call in,controller) python -m experiments report "$(MATRIX)" $(if $(CAMPAIGN),--campaign "$(CAMPAIGN)") $(ARGS)
 
 compare: ## set two campaigns side by side (A=results/<matrix>/<campaign> B=...)
 	@$(call in,controller) python -m experiments compare "$(A)" "$(B)" $(ARGS)

@@ -92,10 +92,13 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
     if arguments.retry is not None and not campaigns(RESULTS / matrix.name):
         screen.line(f"There is nothing to retry: {matrix.name} has no campaign yet.")
         return 0
+    if arguments.new and arguments.campaign is not None:
+        raise UserError("--new starts a campaign of its own: leave out one of --new and --campaign.")
     options = Options(
         only=arguments.only,
         retry=arguments.retry,
         new=arguments.new,
+        campaign=arguments.campaign,
         break_lock=arguments.break_lock,
         side_by_side=arguments.side_by_side,
         max_time_s=arguments.max_time * 60 if arguments.max_time is not None else None,
@@ -224,6 +227,10 @@ def _parser() -> argparse.ArgumentParser:
         "--retry",
         choices=("failed", "interrupted"),
         help="only runs whose newest attempt ended this way, not those that were never started",
+    )
+
+    run.add_argument(
+        "--campaign", metavar="ID", help="the campaign to go on with (default: the newest that matches)"
     )
 
     run.add_argument(

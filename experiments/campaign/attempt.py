@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from experiments.records.record import RECORD, ConcurrentStart, Record, read_record
+from experiments.util.errors import UserError
 from experiments.util.files import json_text, write_whole
 from experiments.util.processes import is_alive, self_identity
 
@@ -15,6 +16,7 @@ OUTPUTS: Final = "outputs"  # everything that was fetched from the cluster
 VARIABLES: Final = "vars.json"
 ANSIBLE_LOG: Final = "ansible.log"
 STARTED: Final = "started.json"
+ADOPTED: Final = "adopted.json"  # where it was made, if it was taken over from an earlier campaign
 LIVE: Final = "live.jsonl"  # the run's events as they arrived here: `watch` reads them
 
 
@@ -68,6 +70,21 @@ class Attempt:
             return datetime.fromisoformat(self._note()["started"])
         except (OSError, ValueError, KeyError, TypeError):
             return datetime.fromtimestamp(int(self.folder.stat().st_mtime), UTC)
+
+    def origin(self, campaign: str) -> tuple[str, int]:
+        """The campaign, and the number in it, that its record must name; `campaign` is the one it lies in.
+
+        Raises:
+            UserError: its note is damaged.
+        """
+        path = self.folder / ADOPTED
+        try:
+            note = json.loads(path.read_bytes())
+            return str(note["campaign"]), int(note["attempt"])
+        except FileNotFoundError:
+            return campaign, self.number
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UserError(f"{path} can't be read ({error!r}); restore it from a backup.") from error
 
     @property
     def together(self) -> ConcurrentStart | None:

@@ -84,7 +84,8 @@ class Campaign:
                 continue
             record = attempt.record()
             path = attempt.folder / RECORD
-            if (record.run_id, record.attempt, record.campaign) != (run_id, attempt.number, self.file.name):
+            name, number = attempt.origin(self.file.name)
+            if (record.run_id, record.attempt, record.campaign) != (run_id, number, name):
                 raise UserError(
                     f"The record {path} is in the wrong place: it belongs to {record.campaign}, "
                     f"{record.run_id}, attempt {record.attempt:02d}."

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from experiments.campaign.code_archive import launching_digest
 from experiments.campaign.plan import PlannedRun
 from experiments.cluster.description import PreparedCluster
@@ -28,6 +30,7 @@ class Identity(FrozenModel):
     settings: dict[str, Sha256]  # digest of the inventory's settings, for each stack
     stacks: list[str]  # those on the cluster
     runs: list[str]  # run ids, which depend on the cluster's pinning, link, device and slots
+    launching_of: dict[str, Sha256] = Field(default_factory=dict)  # `launching` of each stack alone
 
     def differences(self, other: Identity) -> list[str]:
         """What is different in `other`, in words."""
@@ -50,6 +53,16 @@ class Identity(FrozenModel):
             changed = [name for name in changed if name != "runs"]
         return [words[name] for name in changed]
 
+    def launches_alike(self, other: Identity, stack: str) -> bool:
+        """Whether a run of `stack` with the same specification would be the same run in `other`."""
+        same = ("code", "environment", "image", "hardware", "workers", "stacks")
+        if any(getattr(self, name) != getattr(other, name) for name in same):
+            return False
+        if self.settings.get(stack) != other.settings.get(stack):
+            return False
+        ours, theirs = self.launching_of.get(stack), other.launching_of.get(stack)
+        return self.launching == other.launching if None in (ours, theirs) else ours == theirs
+
 
 def identity_of(
     root: Path, matrix: Matrix, prepared: PreparedCluster, code_digest: str, plan: list[PlannedRun]
@@ -68,6 +81,7 @@ def identity_of(
         settings={stack: cluster.settings[stack] for stack in matrix.stacks if stack in cluster.settings},
         stacks=sorted(cluster.stacks),
         runs=[run.run_id for run in plan],
+        launching_of={stack: launching_digest(root, [stack]) for stack in matrix.stacks},
     )
 
 

@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.campaign.adoption import adopt
 from experiments.campaign.campaign import Campaign, campaigns, create_campaign, open_campaign
 from experiments.campaign.code_archive import training_archive
 from experiments.campaign.concurrent import Group
 from experiments.campaign.estimates import Estimates
-from experiments.campaign.identity import identity_of
+from experiments.campaign.identity import Identity, identity_of
 from experiments.campaign.plan import PlannedRun
 from experiments.campaign.presentation import Presentation, presentation_of, write_presentation
 from experiments.cluster.description import PreparedCluster
@@ -22,6 +23,7 @@ from experiments.records.record import Record
 from experiments.util.errors import UserError
 from experiments.util.files import sha256
 from experiments.util.screen import Screen
+from experiments.util.words import counted
 
 
 @dataclass(frozen=True)
@@ -31,6 +33,7 @@ class Options:
     only: str | None = None
     retry: str | None = None  # failed or interrupted: only runs whose newest attempt has this status
     new: bool = False
+    campaign: str | None = None  # the one to go on with; None = the newest that matches
     break_lock: bool = False
     side_by_side: bool = False  # single-worker runs at once, on different workers
     max_time_s: float | None = None  # start no run that would end later than this
@@ -72,34 +75,85 @@ def campaign_for(
     plan: list[PlannedRun],
     options: Options,
 ) -> Campaign:
-    """The newest campaign if its identity is unchanged, else a new one.
+    """The campaign to go on with, else a new one; either takes over what earlier ones know of its runs.
 
     Raises:
-        UserError: the newest campaign has another's name, or can't be retried.
+        UserError: the campaign that was asked for does not match, a folder has another's name, or there is
+            nothing to retry.
     """
     say = playbooks.screen.line
     folder = root / "results" / matrix.name
     archive = training_archive(root, matrix.workload_folder)
     identity = identity_of(root, matrix, prepared, sha256(archive), plan)
-    existing = campaigns(folder)
-    if existing and not options.new:
-        campaign = open_campaign(existing[-1])
+    existing = _existing(folder)
+    if options.new:
+        campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git)
+        say(f"Starting campaign {campaign.file.name} of {matrix.name}.")
+        return campaign
+    found = _named(existing, options.campaign, folder) if options.campaign else _matching(existing, identity)
+    if found is not None and (changed := found.file.identity.differences(identity)):
+        raise UserError(
+            f"Campaign {found.file.name} does not match: changed since are {', '.join(changed)}. Change that "
+            "back, or leave CAMPAIGN out."
+        )
+    if found is not None:
+        newer = [each.file.name for each in existing if each.file.name > found.file.name]
+        beside = f" Newer ones don't match: {', '.join(newer)}." if newer and not options.campaign else ""
+        say(f"Resuming campaign {found.file.name} of {matrix.name}.{beside}")
+        campaign = _with_current_presentation(found, matrix, playbooks.screen)
+    else:
+        if existing:
+            newest = existing[0].file
+            since = (
+                f"Changed since campaign {newest.name}: {', '.join(newest.identity.differences(identity))}."
+            )
+            if options.retry is not None:
+                raise UserError(
+                    f"{since} Its runs can't be retried; leave --retry out to start a new campaign."
+                )
+            say(f"{since} This starts a new campaign.", "yellow")
+        campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git)
+        say(f"Starting campaign {campaign.file.name} of {matrix.name}.")
+    for name, runs in adopt(campaign, existing).items():
+        say(
+            f"Adopted from campaign {name}, because nothing of them has changed: {counted(len(runs), 'run')}."
+        )
+    return campaign
+
+
+def _existing(folder: Path) -> list[Campaign]:
+    """The campaigns in a matrix's folder, the newest first.
+
+    Raises:
+        UserError: the newest is damaged, or one has another's name.
+    """
+    found: list[Campaign] = []
+    for path in reversed(campaigns(folder)):
+        try:
+            campaign = open_campaign(path)
+        except UserError:
+            if not found:
+                raise
+            continue  # the command has named it already
         if campaign.file.name != campaign.folder.name:
             raise UserError(
                 f"{campaign.folder} holds the campaign {campaign.file.name}: the folder was renamed, or is a "
                 "copy. Rename it back, or move it out of the results."
             )
-        changed = campaign.file.identity.differences(identity)
-        if not changed:
-            say(f"Resuming campaign {campaign.file.name} of {matrix.name}.")
-            return _with_current_presentation(campaign, matrix, playbooks.screen)
-        since = f"Changed since campaign {campaign.file.name}: {', '.join(changed)}."
-        if options.retry is not None:
-            raise UserError(f"{since} Its runs can't be retried; leave --retry out to start a new campaign.")
-        say(f"{since} This starts a new campaign.", "yellow")
-    campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git)
-    say(f"Starting campaign {campaign.file.name} of {matrix.name}.")
-    return campaign
+        found.append(campaign)
+    return found
+
+
+def _matching(existing: list[Campaign], identity: Identity) -> Campaign | None:
+    return next((each for each in existing if not each.file.identity.differences(identity)), None)
+
+
+def _named(existing: list[Campaign], name: str, folder: Path) -> Campaign:
+    found = next((each for each in existing if each.file.name == name), None)
+    if found is None:
+        there = ", ".join(each.file.name for each in existing) or "none"
+        raise UserError(f"There is no campaign {name} in {folder}; there are: {there}.")
+    return found
 
 
 def _with_current_presentation(campaign: Campaign, matrix: Matrix, screen: Screen) -> Campaign:

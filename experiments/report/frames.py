@@ -15,6 +15,7 @@ from typing import Any
 import pandas
 
 from experiments.analysis.analysis import analyse
+from experiments.campaign.attempt import Attempt
 from experiments.campaign.campaign import Campaign, open_campaign
 from experiments.campaign.plan import PlannedRun
 from experiments.records.record import RECORD, Record
@@ -30,7 +31,7 @@ class Frames:
     runs: pandas.DataFrame
     """A row for each record: `counts` (ok, and no warm-up), the matrix's axes, `status`, `reason`, `train_s`
     and `total_s` (seconds), `metric` and `quality` (by which people judge the model), `weights_digest`,
-    `record` (the path of its file)."""
+    `campaign` (another's, if it was adopted from there), `record` (the path of its file)."""
     epochs: pandas.DataFrame
     """A row for each epoch of each record: `epoch`, `seconds`, `lr`, `train_loss`, and each metric."""
     phases: pandas.DataFrame
@@ -48,9 +49,9 @@ def load(path: str | Path) -> Frames:
         UserError: it is not a campaign, or a record is damaged.
     """
     campaign = open_campaign(Path(path))
-    found = list(_records(campaign))
+    found = [(run, attempt.record()) for run, attempt in _attempts(campaign)]
     return Frames(
-        runs=pandas.DataFrame([_run(campaign, run, record) for run, record in found]),
+        runs=pandas.DataFrame([_run(campaign, run, attempt) for run, attempt in _attempts(campaign)]),
         epochs=pandas.DataFrame([row for _, record in found for row in _epochs(record)]),
         phases=pandas.DataFrame(
             [
@@ -64,20 +65,20 @@ def load(path: str | Path) -> Frames:
     )
 
 
-def _records(campaign: Campaign) -> Iterator[tuple[PlannedRun, Record]]:
+def _attempts(campaign: Campaign) -> Iterator[tuple[PlannedRun, Attempt]]:
     for run in campaign.file.plan:
-        for record in campaign.records(run.run_id):
-            yield run, record
+        for attempt in campaign.attempts(run.run_id):
+            if attempt.recorded:
+                yield run, attempt
 
 
 def _key(record: Record) -> Row:
     return {"run_id": record.run_id, "attempt": record.attempt}
 
 
-def _run(campaign: Campaign, run: PlannedRun, record: Record) -> Row:
-    counting = campaign.counting(run.run_id)
-    is_it = counting is not None and counting.attempt == record.attempt
-    file = campaign.folder / run.run_id / f"{record.attempt:02d}" / RECORD
+def _run(campaign: Campaign, run: PlannedRun, attempt: Attempt) -> Row:
+    record = attempt.record()
+    is_it = record == campaign.counting(run.run_id)
     return (
         _key(record)
         | run.axes
@@ -95,7 +96,8 @@ def _run(campaign: Campaign, run: PlannedRun, record: Record) -> Row:
             "weights_digest": record.weights_digest,
             "work_digest": record.work_digest,
             "conditions_digest": record.conditions_digest,
-            "record": str(file),
+            "campaign": record.campaign,
+            "record": str(attempt.folder / RECORD),
         }
     )
 

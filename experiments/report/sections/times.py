@@ -24,6 +24,7 @@ from experiments.report.formats import (
 )
 from experiments.report.names import value_text
 from experiments.report.tables import Column, Table
+from experiments.util.words import counted, listed
 
 TITLE: Final = "Times, quality, weights"
 SHARE: Final = Format(3)  # of samples classified correctly
@@ -141,11 +142,24 @@ def _remarks(figures: Figures) -> list[str]:
         f"epochs.{steps}",
         "Weights: the first eight digits of the digest of the trained weights.",
         *([f"Accuracy: {accuracy}"] if accuracy else []),
+        *_adopted(figures),
         *(
             ["Every figure is from a single run: there is no spread, and a small difference may be chance."]
             if filled and all(len(cell.records) == 1 for cell in filled)
             else []
         ),
+    ]
+
+
+def _adopted(figures: Figures) -> list[str]:
+    """Which runs were made in earlier campaigns; nothing if none were."""
+    adopted = [each for each in figures.counting if each.campaign != figures.campaign.name]
+    if not adopted:
+        return []
+    names = listed(sorted({each.campaign for each in adopted}))
+    return [
+        f"Adopted: {counted(len(adopted), 'run')} of {len(figures.counting)} were made in {names}, with the "
+        "same code, environment and nodes, but at another time than the rest."
     ]
 
 

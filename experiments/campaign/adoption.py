@@ -1,0 +1,72 @@
+"""Records of earlier campaigns that a campaign takes over, because their runs would be the same."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from experiments.campaign.attempt import ADOPTED, Attempt
+from experiments.campaign.campaign import Campaign
+from experiments.campaign.plan import PlannedRun
+from experiments.util.files import json_text, write_whole
+
+
+def adopt(campaign: Campaign, earlier: Iterable[Campaign]) -> dict[str, list[str]]:
+    """Copies what earlier campaigns know of a campaign's unfinished runs; returns run ids by campaign.
+
+    A record is taken over if its run would be made alike: the same specification, code, environment, image,
+    data set, nodes, and the same way of launching its stack. Warm-ups are not, because they warm up; neither
+    are runs of users who begin at once, which count only together.
+
+    Args:
+        campaign: takes over.
+        earlier: of the same matrix, the first has precedence.
+
+    Raises:
+        UserError: a record is damaged.
+    """
+    adopted: dict[str, list[str]] = {}
+    others = list(earlier)
+    for run in campaign.file.measured:
+        if run.together or run.cannot_run is not None or campaign.counting(run.run_id) is not None:
+            continue
+        for other, attempt in _candidates(run, campaign, others):
+            _copy(attempt, campaign.folder / run.run_id, other.file.name)
+            adopted.setdefault(attempt.record().campaign, []).append(run.run_id)
+            break
+    return adopted
+
+
+def _candidates(
+    run: PlannedRun, campaign: Campaign, others: Iterable[Campaign]
+) -> Iterator[tuple[Campaign, Attempt]]:
+    for other in others:
+        if other.folder == campaign.folder:
+            continue
+        stack = run.specification.stack
+        if not other.file.identity.launches_alike(campaign.file.identity, stack):
+            continue
+        for attempt in reversed(other.attempts(run.run_id)):
+            if attempt.recorded and attempt.record().ok:
+                yield other, attempt
+
+
+def _copy(attempt: Attempt, to: Path, campaign: str) -> None:
+    """Copies an attempt's folder, as links to the same files where that is possible: they don't change."""
+    numbers = [int(path.name) for path in to.glob("*") if path.name.isdigit()]
+    draft = to / f".adopting-{os.getpid()}"
+    shutil.rmtree(draft, ignore_errors=True)
+    shutil.copytree(attempt.folder, draft, copy_function=_link)
+    if not (draft / ADOPTED).exists():  # it may have been adopted there
+        origin = {"campaign": campaign, "attempt": attempt.number}
+        write_whole(draft / ADOPTED, json_text(origin))
+    draft.rename(to / f"{max(numbers, default=0) + 1:02d}")
+
+
+def _link(source: str, target: str) -> None:
+    try:
+        os.link(source, target)
+    except OSError:  # another file system, or one without links
+        shutil.copy2(source, target)

@@ -1,0 +1,161 @@
+"""Campaigns that go on: what has not changed is adopted, and the newest one that matches is resumed."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from experiments.campaign.campaign import open_campaign
+from experiments.records.record import read_record
+from tests.unit.experiments.made_up_workplace import MATRIX, Workplace
+
+MORE_SEEDS = MATRIX.replace("seed: [1]\norder", "seed: [1, 2]\norder")
+ONE_STACK = MATRIX.replace("stack: [plain, slow]", "stack: [plain]")
+LONGER = MATRIX.replace("epochs: [2]", "epochs: [2, 3]")
+
+
+def made(workplace: Workplace) -> list[str]:
+    """The runs that were made since the last time, such as `plain-w1`."""
+    calls = [call.split() for call in workplace.calls()]
+    workplace.forget_calls()
+    return [call[1] for call in calls if call[0] == "run"]
+
+
+def adopted(output: str) -> dict[str, int]:
+    """How many runs were adopted, by campaign."""
+    return {
+        name: int(number)
+        for name, number in re.findall(r"Adopted from campaign (\w+), .*: (\d+) run", output)
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "runs"),
+    [
+        (MATRIX, MORE_SEEDS, ["plain-w1", "plain-w2", "slow-w1", "slow-w2"]),
+        (MATRIX, LONGER, ["plain-w1", "plain-w2", "slow-w1", "slow-w2"]),
+        (ONE_STACK, MATRIX, ["slow-w1", "slow-w2"]),
+    ],
+    ids=["more seeds", "another length", "another stack"],
+)
+def test_what_has_not_changed_is_adopted_and_only_the_rest_is_made(
+    workplace: Workplace, before: str, after: str, runs: list[str]
+) -> None:
+    workplace.matrix(before)
+    assert workplace.run("run", "small")[0] == 0
+    first, there = workplace.campaigns()[-1], len(made(workplace))
+    workplace.matrix(after)
+    status, output = workplace.run("run", "small")
+    assert status == 0, output
+    assert adopted(output) == {first.name: there}
+    assert sorted(made(workplace)) == runs
+    second = workplace.campaigns()[-1]
+    records = [read_record(path) for path in second.glob("*/01/record.json")]
+    assert {record.campaign for record in records} == {first.name, second.name}
+    assert not workplace.faults()
+    assert workplace.run("report", "small")[0] == 0
+    report = (second / "report.md").read_text(encoding="utf-8")
+    assert f"Adopted: {there} runs of {len(records)} were made in {first.name}" in report
+
+    # Taken away again: the campaign that it was before goes on, and nothing is made.
+    workplace.matrix(before)
+    status, output = workplace.run("run", "small")
+    assert status == 0 and f"Resuming campaign {first.name} of small. Newer ones don't match" in output
+    assert made(workplace) == [] and len(workplace.campaigns()) == 2
+    # And once more as it was.
+    workplace.matrix(after)
+    status, output = workplace.run("run", "small")
+    assert status == 0 and f"Resuming campaign {second.name} of small." in output and not adopted(output)
+    assert made(workplace) == [] and len(workplace.campaigns()) == 2
+
+
+def test_what_was_adopted_is_adopted_again_and_names_where_it_was_made(workplace: Workplace) -> None:
+    assert workplace.run("run", "small")[0] == 0
+    first = workplace.campaigns()[-1]
+    workplace.matrix(MORE_SEEDS)
+    assert workplace.run("run", "small")[0] == 0
+    second = workplace.campaigns()[-1]
+    workplace.matrix(MORE_SEEDS.replace("epochs: [2]", "epochs: [2, 3]"))
+    status, output = workplace.run("run", "small", "--only", "plain-w1-*")
+    assert status == 0 and adopted(output) == {first.name: 4, second.name: 4}
+    third = open_campaign(workplace.campaigns()[-1])
+    counting = [third.counting(run.run_id) for run in third.file.plan]
+    assert {record.campaign for record in counting if record} == {first.name, second.name, third.file.name}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda workplace: (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n"),
+        lambda workplace: workplace.cluster(image={"reference": "other", "id": "sha256:other"}),
+        lambda workplace: workplace.cluster(workers=["worker2", "worker1"]),
+        lambda workplace: workplace.cluster(settings={"plain": "1" * 64, "slow": "2" * 64}),
+    ],
+    ids=["code", "image", "workers", "settings"],
+)
+def test_what_may_change_figures_keeps_records_from_being_adopted(
+    workplace: Workplace, change: Callable[[Workplace], object]
+) -> None:
+    only = ("--only", "plain-w1-*")
+    assert workplace.run("run", "small", *only)[0] == 0
+    made(workplace)
+    workplace.matrix(MORE_SEEDS)
+    change(workplace)
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0 and not adopted(output)
+    assert made(workplace) == ["plain-w1", "plain-w1"]
+
+
+def test_a_stack_whose_own_role_changed_is_made_again_and_the_others_are_not(workplace: Workplace) -> None:
+    workplace.matrix(MATRIX.replace("workers: [1, 2]", "workers: [1]"))
+    assert workplace.run("run", "small")[0] == 0
+    made(workplace)
+    (workplace.root / "roles" / "slow" / "vars").mkdir(parents=True)
+    (workplace.root / "roles" / "slow" / "vars" / "main.yml").write_text("changed: true\n")
+    status, output = workplace.run("run", "small")
+    assert status == 0 and list(adopted(output).values()) == [1]
+    assert made(workplace) == ["slow-w1"]
+
+
+def test_a_new_campaign_on_request_adopts_nothing(workplace: Workplace) -> None:
+    only = ("--only", "plain-w1-*")
+    assert workplace.run("run", "small", *only)[0] == 0
+    made(workplace)
+    status, output = workplace.run("run", "small", "--new", *only)
+    assert status == 0 and not adopted(output)
+    assert made(workplace) == ["plain-w1"]
+
+
+def test_a_campaign_can_be_named(workplace: Workplace) -> None:
+    only = ("--only", "plain-w1-*")
+    assert workplace.run("run", "small", *only)[0] == 0
+    assert workplace.run("run", "small", "--new", *only)[0] == 0
+    first, second = (folder.name for folder in workplace.campaigns())
+    assert f"Resuming campaign {second} of small." in workplace.run("run", "small", *only)[1]
+    status, output = workplace.run("run", "small", *only, "--campaign", first)
+    assert status == 0 and f"Resuming campaign {first} of small." in output
+    status, output = workplace.run("run", "small", *only, "--campaign", "20200101T000000Z")
+    assert status == 2 and "There is no campaign 20200101T000000Z in " in output and first in output
+    workplace.matrix(MORE_SEEDS)
+    status, output = workplace.run("run", "small", *only, "--campaign", first)
+    assert status == 2 and f"Campaign {first} does not match: changed since are the matrix. Change" in output
+    status, output = workplace.run("run", "small", "--new", "--campaign", first)
+    assert status == 2 and "leave out one of --new and --campaign" in output
+    assert len(workplace.campaigns()) == 2
+
+
+def test_a_damaged_note_of_an_adopted_run_is_said(workplace: Workplace) -> None:
+    only = ("--only", "plain-w1-*")
+    assert workplace.run("run", "small", *only)[0] == 0
+    workplace.matrix(MORE_SEEDS)
+    assert workplace.run("run", "small", *only)[0] == 0
+    (note,) = workplace.campaigns()[-1].glob("*/01/adopted.json")
+    assert json.loads(note.read_text()) == {"campaign": workplace.campaigns()[0].name, "attempt": 1}
+    note.unlink()
+    note.write_text("{")
+    (fault,) = [fault for fault in workplace.faults() if "adopted" in fault]
+    assert fault.startswith(f"{note} can't be read") and Path(note).exists()
