@@ -10,6 +10,7 @@ from pathlib import Path
 from experiments.campaign.attempt import ADOPTED, Attempt
 from experiments.campaign.campaign import Campaign
 from experiments.campaign.plan import PlannedRun
+from experiments.cluster.provenance import patch_name
 from experiments.util.files import json_text, write_whole
 
 
@@ -33,8 +34,11 @@ def adopt(campaign: Campaign, earlier: Iterable[Campaign]) -> dict[str, list[str
         if run.together or run.cannot_run is not None or campaign.counting(run.run_id) is not None:
             continue
         for other, attempt in _candidates(run, campaign, others):
+            record = attempt.record()
+            if (patch := record.environment.git.patch) is not None:
+                _copy_patch(other.folder / patch_name(patch), campaign.folder)
             _copy(attempt, campaign.folder / run.run_id, other.file.name)
-            adopted.setdefault(attempt.record().campaign, []).append(run.run_id)
+            adopted.setdefault(record.campaign, []).append(run.run_id)
             break
     return adopted
 
@@ -63,6 +67,12 @@ def _copy(attempt: Attempt, to: Path, campaign: str) -> None:
         origin = {"campaign": campaign, "attempt": attempt.number}
         write_whole(draft / ADOPTED, json_text(origin))
     draft.rename(to / f"{max(numbers, default=0) + 1:02d}")
+
+
+def _copy_patch(patch: Path, to: Path) -> None:
+    """Copies what was not committed when a record was made; a missing one is a fault that `check` names."""
+    if patch.is_file() and not (to / patch.name).exists():
+        _link(str(patch), str(to / patch.name))
 
 
 def _link(source: str, target: str) -> None:

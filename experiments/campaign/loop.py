@@ -27,11 +27,12 @@ from experiments.campaign.selection import nothing_to_retry, runs_that_fit, runs
 from experiments.cluster.description import PreparedCluster
 from experiments.cluster.playbooks import Playbooks
 from experiments.cluster.progress import Progress, duration
-from experiments.cluster.provenance import Git, git_state
+from experiments.cluster.provenance import Git, git_state, inventory_in_use, patch_name
 from experiments.cluster.quiet import Quiet, wait_for_quiet
 from experiments.matrix.model import Matrix
 from experiments.matrix.references import store_references
 from experiments.util.errors import UserError
+from experiments.util.files import write_whole
 
 
 class Display(Protocol):
@@ -64,7 +65,14 @@ def run_matrix(
     results = root / "results"
     began = time.monotonic()  # the preparation counts towards --max-time
     with prepared_cluster(playbooks, matrix, results, "run", options.break_lock) as prepared:
-        git = git_state(root)
+        git, patch = git_state(
+            root,
+            {
+                "inventory": inventory_in_use(root),
+                "matrix": matrix.folder / f"{matrix.name}.yml",
+                "workload": matrix.workload_folder,
+            },
+        )
         # In all campaigns: a dead controller may have worked on another one than this command resumes.
         for folder in campaigns(results / matrix.name):
             try:
@@ -74,6 +82,8 @@ def run_matrix(
         plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
         fitting = runs_that_fit(plan, options.only)  # fails before a campaign without runs is created
         campaign = campaign_for(root, playbooks, matrix, prepared, git, plan, options)
+        if git.patch is not None:
+            write_whole(campaign.folder / patch_name(git.patch), patch.encode(errors="surrogateescape"))
         store_references(campaign.folder, campaign.file.references, prepared.references)
         selected = runs_to_make(campaign, fitting, options.retry)
         if options.retry is not None and not selected:

@@ -10,6 +10,7 @@ from experiments.analysis.figures import Figures, figures_of
 from experiments.analysis.references import ReferenceCheck, check_references
 from experiments.campaign.attempt import Attempt
 from experiments.campaign.campaign import FILE, PLOTS, Campaign, campaigns, open_campaign
+from experiments.cluster.provenance import patch_name
 from experiments.records.record import RECORD, Record, read_record
 from experiments.report.names import missing_reason, work_name
 from experiments.util.errors import UserError
@@ -104,6 +105,9 @@ def _record_faults(campaign: Campaign, record: Record, outputs: Path) -> Iterato
         yield f"{place}: it ran in an environment other than the campaign's."
     if record.ok and record.specification.work.data_digest != campaign.file.identity.dataset:
         yield f"{place}: it used a data set other than the campaign's."
+    patch = record.environment.git.patch
+    if patch is not None and not (campaign.folder / patch_name(patch)).is_file():
+        yield f"{campaign.folder / patch_name(patch)} is missing: uncommitted changes that {place} names."
     for name, digest in record.files.items():
         path = outputs / name
         if not path.is_file():

@@ -212,14 +212,19 @@ def write(content: dict[str, Any], moment: datetime) -> Path:
     # Imported only when there is a record: every playbook loads this plugin.
     sys.path.append(str(ROOT))
     from experiments.util.files import campaign_name, json_text, write_whole
-    from experiments.util.git import revision_and_dirty
+    from experiments.util.git import MADE_OF, revision_and_changes
 
-    revision, dirty = revision_and_dirty(ROOT)
+    revision, changed = revision_and_changes(ROOT, MADE_OF)
     RECORDS.mkdir(parents=True, exist_ok=True)
     path = RECORDS / f"{campaign_name(moment)}.json"
     number = 2
     while path.exists():  # another cluster's, begun in the same second
         path = RECORDS / f"{campaign_name(moment)}-{number}.json"
         number += 1
-    write_whole(path, json_text({**content, "git": {"revision": revision, "dirty": dirty}}))
+    git = {
+        "revision": revision,
+        "dirty": None if changed is None else bool(changed),
+        "changed": changed or [],
+    }
+    write_whole(path, json_text({**content, "git": git}))
     return path

@@ -135,10 +135,7 @@ def _measured(values: Sequence[float]) -> str:
 
 def _revisions(figures: Figures) -> str:
     states = [figures.campaign.environment.git, *(record.environment.git for record in figures.counting)]
-    texts = [
-        "unknown"
-        if git.revision is None
-        else git.revision[:12] + (" with uncommitted changes" if git.dirty else "")
-        for git in states
-    ]
+    texts = [git.text for git in states]
+    for git in states:
+        texts += [f"{what} {source.text}" for what, source in git.outside.items()]
     return ", ".join(dict.fromkeys(texts))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -159,3 +160,29 @@ def test_a_damaged_note_of_an_adopted_run_is_said(workplace: Workplace) -> None:
     note.write_text("{")
     (fault,) = [fault for fault in workplace.faults() if "adopted" in fault]
     assert fault.startswith(f"{note} can't be read") and Path(note).exists()
+
+
+def test_what_was_not_committed_is_kept_and_goes_along(workplace: Workplace) -> None:
+    def git(*arguments: str) -> None:
+        identity = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+        subprocess.run(["git", "-C", workplace.root, *identity, *arguments], check=True, capture_output=True)
+
+    (workplace.root / ".gitignore").write_text("__pycache__/\n")
+    git("init", "--quiet")
+    git("add", ".")
+    git("commit", "--quiet", "--message", "all")
+    only = ("--only", "plain-w1-*")
+    (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n")
+    assert workplace.run("run", "small", *only)[0] == 0
+    workplace.matrix(MORE_SEEDS)  # which is not what runs are made of
+    assert workplace.run("run", "small", *only)[0] == 0
+    for campaign in workplace.campaigns():
+        (patch,) = campaign.glob("changes-*.patch")
+        assert "+CHANGED = True" in patch.read_text()
+        for path in campaign.glob("*/01/record.json"):
+            state = read_record(path).environment.git
+            assert (state.dirty, state.changed) == (True, ["training/extra.py"])
+    assert not any("patch" in fault for fault in workplace.faults())
+    patch.unlink()
+    faults = [fault for fault in workplace.faults() if "patch" in fault]
+    assert len(faults) == 2 and faults[0].startswith(f"{patch} is missing: uncommitted changes that ")
