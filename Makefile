@@ -76,6 +76,9 @@ matrix: ## run a matrix, or go on with it (CAMPAIGN= names one; otherwise the ne
 watch: ## follow the running matrix live, from another terminal (MATRIX= chooses one of several)
 	@$(call in,controller) python -m experiments watch $(if $(filter file,$(origin MATRIX)),,"$(MATRIX)") $(ARGS)
 
+campaigns: ## list campaigns: how far they came, and why one does not match (MATRIX= chooses one matrix)
+	@$(call in,controller) python -m experiments campaigns $(if $(filter file,$(origin MATRIX)),,"$(MATRIX)") $(ARGS)
+
 report: ## write the report of a matrix's newest campaign (CAMPAIGN= names another)
 	@$(call in,controller) python -m experiments report "$(MATRIX)" $(if $(CAMPAIGN),--campaign "$(CAMPAIGN)") $(ARGS)
 

@@ -1,4 +1,4 @@
-"""The command line: plan, run, watch, status, report, compare, check."""
+"""The command line: plan, run, watch, status, campaigns, report, compare, check."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from experiments.util.paths import REPOSITORY
 from experiments.util.screen import Screen
 
 USAGE_ERROR: Final = 2  # also argparse's exit code
-ENDED_AT_ONCE: Final = ("report", "compare", "check")  # by a signal: they start nothing on nodes
+ENDED_AT_ONCE: Final = ("campaigns", "report", "compare", "check")  # by a signal: they start nothing on nodes
 RESULTS: Final = REPOSITORY / "results"
 
 
@@ -72,6 +72,13 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
         return _compare(arguments, screen)
     if arguments.command == "check":
         return _check(arguments.paths, screen, as_json=arguments.json)
+    if arguments.command == "campaigns":
+        from experiments.console.campaigns import show_campaigns
+
+        found = show_campaigns(screen, REPOSITORY, arguments.matrices)
+        if arguments.json:
+            print(json_text({"campaigns": found}), end="")
+        return 0
     if arguments.command == "watch":
         return watch(RESULTS, arguments.matrix, screen, interrupts)
     if arguments.command == "status":
@@ -255,6 +262,13 @@ def _parser() -> argparse.ArgumentParser:
 
     commands.add_parser("status", help="show the cluster: nodes, lock, versions, disks; changes nothing")
 
+    listing = commands.add_parser(
+        "campaigns", help="list campaigns: how far they came, and why one does not match the checkout"
+    )
+    listing.add_argument(
+        "matrices", nargs="*", metavar="MATRIX", help="names or paths of matrices (default: all with results)"
+    )
+
     report = commands.add_parser("report", help="write report.md and report.html for a campaign")
     report.add_argument("matrix", help="name of the matrix")
     report.add_argument("--campaign", metavar="ID", help="which campaign (default: the newest)")
@@ -283,7 +297,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="results/, results/<matrix> or a campaign's folder",
     )
-    for command in (plan, compare, check):
+    for command in (plan, listing, compare, check):
         command.add_argument(
             "--json", action="store_true", help="print JSON; what people read goes to standard error"
         )
