@@ -15,7 +15,7 @@ from experiments.campaign.concurrent import same_occasion
 from experiments.campaign.plan import PlannedRun
 from experiments.campaign.stacks import Setup, read_setup
 from experiments.matrix.references import Reference, references_in
-from experiments.records.record import Record
+from experiments.records.record import RECORD, Record
 from training.spec import PHASES
 
 PREPARING: Final = "preparing"  # beside the phases: how long runs that begin with texts took to tokenise them
@@ -136,6 +136,9 @@ class Figures:
     counting: list[Record]  # including those of users who began at once, which are in no cell
     references: list[Reference]  # the inventory's, for this matrix and others
     setup: Setup = field(default_factory=Setup)  # of its stacks and of provisioning
+    places: dict[str, str] = field(
+        default_factory=dict
+    )  # of the files of records that count, in the campaign
 
     @property
     def weights_differ(self) -> bool:
@@ -182,7 +185,13 @@ def figures_of(campaign: Campaign) -> Figures:
         counting=list(counting.values()),
         references=references_in(campaign.folder, campaign.file.references),
         setup=read_setup(campaign.folder),
+        places={run_id: _place(campaign, run_id) for run_id in counting},
     )
+
+
+def _place(campaign: Campaign, run_id: str) -> str:
+    attempt = next(each for each in reversed(campaign.attempts(run_id)) if each.recorded and each.record().ok)
+    return f"{run_id}/{attempt.folder.name}/{RECORD}"
 
 
 def _newest_ok(records: Sequence[Record]) -> Record | None:

@@ -77,10 +77,13 @@ class Value:
     note: str = ""  # in brackets, after the interval
     kind: Literal["", "code", "bad"] = ""
     section: str = ""  # title of the report's section that it links to
+    links: tuple[tuple[str, str], ...] = ()  # texts, and the files that they lead to
 
     @property
     def main(self) -> str:
         """The value itself."""
+        if self.links:
+            return ", ".join(text for text, _ in self.links)
         if isinstance(self.value, str):
             return self.value
         if self.value is None:

@@ -15,6 +15,7 @@ from experiments.records.record import utc_text
 from experiments.report.export import as_csv, as_parquet
 from experiments.report.export_rows import export_rows
 from experiments.report.formats import NOTHING
+from experiments.report.latex import as_latex
 from experiments.report.names import work_name
 from experiments.report.plots import plots_of
 from experiments.report.sections.attempts import attempts_table, not_run_table
@@ -25,9 +26,12 @@ from experiments.report.sections.dissertation import dissertation_table
 from experiments.report.sections.from_texts import from_texts_table
 from experiments.report.sections.hardware import gpus_table, nodes_table, placement_table
 from experiments.report.sections.ladders import ladders_table
+from experiments.report.sections.methods import TITLE as METHODS
+from experiments.report.sections.methods import methods
 from experiments.report.sections.organisation import organisation_tables
 from experiments.report.sections.phases import phases_table
 from experiments.report.sections.quality import quality_table
+from experiments.report.sections.records import records_table
 from experiments.report.sections.references import references_table
 from experiments.report.sections.resource_use import resource_use_table
 from experiments.report.sections.settings import settings_table
@@ -59,12 +63,17 @@ def write_report(campaign: Campaign) -> tuple[Path, ...]:
 
 
 def write_analysis(analysis: Analysis, folder: Path) -> tuple[Path, ...]:
-    """Writes report.md, report.html, the figures as CSV and Parquet, and the plots; their paths."""
+    """Writes report.md and report.html, tables as LaTeX, figures as CSV and Parquet, plots; their paths."""
     plots, rows = plots_of(analysis), export_rows(analysis)
     content = _content(analysis) | {"plots": _plots_inside(plots)}
     written: dict[str, str | bytes] = {
         "report.md": _render("report.md.j2", content, html=False),
         "report.html": _render("report.html.j2", content, html=True),
+        "tables.tex": as_latex(
+            f"{content['campaign'].matrix}, campaign {content['campaign'].name}",
+            content["methods"],
+            [content["times"], *content["tables"]],
+        ),
         "figures.csv": as_csv(rows),
         "figures.parquet": as_parquet(rows),
         **{f"{PLOTS}/{name}": data for name, data in plots.items()},
@@ -92,6 +101,7 @@ def report_tables(analysis: Analysis) -> list[Table]:
         *users_tables(analysis.occasions),
         *organisation_tables(analysis),
         decisions_table(analysis),
+        records_table(figures),
     ]
     return [table for table in tables if table.rows]
 
@@ -111,6 +121,8 @@ def _content(analysis: Analysis) -> dict[str, Any]:
         "conclusions": conclusions(analysis),
         "times": times,
         "tables": tables,
+        "methods": methods(figures),
+        "methods_title": METHODS,
         "sections": {table.title for table in (times, *tables)},
         "not_run": not_run_table(figures.not_run),
         "attempts": attempts_table(figures.attempts),

@@ -40,7 +40,7 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
             f"digest {campaign.identity.dataset[:12]}",
         ),
         ("Model", work.model.text(data)),
-        ("Training", _training(campaign, _varying(campaign))),
+        ("Training", _training(campaign, varying(campaign))),
         ("Order", _order(campaign)),
         ("Training code", f"digest {campaign.identity.code[:12]}, git {_revisions(figures)}"),
         ("Environment", f"digest {environment.environment_digest[:12]}, lock {environment.lock}"),
@@ -56,7 +56,7 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
         ("Pinning", environment.pinning),
         *(
             [("Rank environment", ", ".join(f"{name}={value}" for name, value in variables.items()))]
-            if variables and "rank_environment" not in _varying(campaign)
+            if variables and "rank_environment" not in varying(campaign)
             else []
         ),
         ("Device", f"{environment.device}, {counted(environment.slots_per_worker, 'slot')} per worker"),
@@ -98,13 +98,13 @@ def _order(campaign: CampaignFile) -> str:
     return f"{arranged}, {before}"
 
 
-def _varying(campaign: CampaignFile) -> set[str]:
+def varying(campaign: CampaignFile) -> set[str]:
     """Axes with more than one value: they are shown with each run, not as facts about all."""
     axes = [run.axes for run in campaign.measured]
     return {name for name in axes[0] if len({json.dumps(each[name], sort_keys=True) for each in axes}) > 1}
 
 
-def _training(campaign: CampaignFile, varying: set[str]) -> str:
+def _training(campaign: CampaignFile, shown_elsewhere: set[str]) -> str:
     specification = campaign.measured[0].specification
     work, threads = specification.work, specification.conditions.threads
     parts = {
@@ -116,7 +116,7 @@ def _training(campaign: CampaignFile, varying: set[str]) -> str:
         "precision": work.precision,
         "threads": f"{counted(threads, 'thread')} per rank",
     }
-    return ", ".join(text for name, text in parts.items() if name not in varying)
+    return ", ".join(text for name, text in parts.items() if name not in shown_elsewhere)
 
 
 def _image(image: Image) -> str:

@@ -23,6 +23,7 @@ from experiments.report.formats import (
     plain_interval,
 )
 from experiments.report.names import value_text
+from experiments.report.sections.records import TITLE as RECORDS
 from experiments.report.tables import Column, Table
 from experiments.util.words import counted, listed
 
@@ -61,7 +62,9 @@ def _row(cell: Cell, axes: Sequence[str]) -> list[Value | str]:
         cell.stack,
         Value(cell.workers),
         *(_axis_value(cell.axes[name]) for name in axes),
-        Value(len(cell.records), Format(unit=f" of {cell.planned}{_throttled(cell.records)}")),
+        Value(
+            len(cell.records), Format(unit=f" of {cell.planned}{_throttled(cell.records)}"), section=RECORDS
+        ),
         _spread(train),
         plain_interval(train.low if train else None, train.high if train else None, TENTHS),
         _spread(cell.total_s),
@@ -142,7 +145,7 @@ def _remarks(figures: Figures) -> list[str]:
         f"epochs.{steps}",
         "Weights: the first eight digits of the digest of the trained weights.",
         *([f"Accuracy: {accuracy}"] if accuracy else []),
-        *_adopted(figures),
+        *adopted_remark(figures),
         *(
             ["Every figure is from a single run: there is no spread, and a small difference may be chance."]
             if filled and all(len(cell.records) == 1 for cell in filled)
@@ -151,7 +154,7 @@ def _remarks(figures: Figures) -> list[str]:
     ]
 
 
-def _adopted(figures: Figures) -> list[str]:
+def adopted_remark(figures: Figures) -> list[str]:
     """Which runs were made in earlier campaigns; nothing if none were."""
     adopted = [each for each in figures.counting if each.campaign != figures.campaign.name]
     if not adopted:

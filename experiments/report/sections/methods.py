@@ -1,0 +1,61 @@
+"""A paragraph for a paper's methods, from the records alone: what was run, on what, and what was equal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from experiments.analysis.figures import Figures
+from experiments.cluster.room import differences
+from experiments.report.names import value_text
+from experiments.report.sections.conclusions import weights_sentence
+from experiments.report.sections.conditions import common_facts, varying, work_text
+from experiments.report.sections.times import adopted_remark
+from experiments.util.words import counted, listed
+
+TITLE: Final = "Methods, to quote"
+SHOWN: Final = ("torch", "transformers", "pyspark", "determined", "python")
+
+
+def methods(figures: Figures) -> str:
+    """The paragraph; empty without a run that counts."""
+    return " ".join(_sentences(figures)) if figures.counting else ""
+
+
+def _sentences(figures: Figures) -> Iterator[str]:
+    campaign, environment = figures.campaign, figures.campaign.environment
+    facts = dict(common_facts(figures))
+    stacks = list(dict.fromkeys(record.specification.stack for record in figures.counting))
+    yield f"We trained {work_text(campaign)} ({facts['Training']})."
+    seeds = sorted({record.specification.work.seed for record in figures.counting})
+    named = listed([str(seed) for seed in seeds])
+    which = f"the seed {named}" if len(seeds) == 1 else f"the seeds {named}"
+    yield (
+        f"The stacks were {listed(stacks)}; {counted(len(figures.counting), 'run')} with {which} count, in "
+        f"this order: {facts['Order']}."
+    )
+    if axes := sorted(varying(campaign) - {"stack", "seed"}):
+        values = {
+            axis: list(dict.fromkeys(value_text(run.axes[axis]) for run in campaign.measured))
+            for axis in axes
+        }
+        yield f"What varied: {'; '.join(f'{axis} {listed(found)}' for axis, found in values.items())}."
+    workers = {name: environment.nodes[name] for name in environment.workers}
+    first = next(iter(workers.values()))
+    unequal = f"; they differ in {listed(found)}" if (found := differences(workers)) else ""
+    yield (
+        f"The {counted(len(workers), 'worker')} ran {first.distribution}, kernel {first.kernel}, on "
+        f"{first.cpu} with {counted(first.cores, 'core')}{unequal}; link: {facts['Link']}; device: "
+        f"{facts['Device']}; pinning: {environment.pinning}."
+    )
+    versions = environment.versions | figures.counting[0].ranks[0].versions
+    known = [f"{name} {versions[name]}" for name in SHOWN if name in versions]
+    yield (
+        f"All runs had the same training code and environment ({facts['Training code']}; lock "
+        f"{environment.lock}; {', '.join(known)})."
+    )
+    yield weights_sentence(figures)
+    yield from adopted_remark(figures)
+    if noted := [record for record in figures.counting if record.notes]:
+        yield f"The report has notes on {counted(len(noted), 'run')} of them."
+    yield f"Software: trainbed, campaign {campaign.matrix}/{campaign.name}."
