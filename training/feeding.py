@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
+import threading
 import traceback
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -36,16 +39,21 @@ def feed(workload: Workload, requests: Iterable[Request], loader_workers: int | 
         batch_size=None,
         num_workers=loader_workers,
         collate_fn=_as_it_is,
-        worker_init_fn=_ignore_stop if loader_workers else None,
+        worker_init_fn=_end_for_the_rank_alone if loader_workers else None,
         # A process is not started anew: it has the workload's data, memory-mapped.
         multiprocessing_context="fork" if loader_workers else None,
         # Its own, as it draws from it: the global one belongs to the model's dropout.
         generator=torch.Generator(),
     )
-    for found in loader:
-        if isinstance(found, Exception):
-            raise found
-        yield found
+    with _held_back(signal.SIGTERM):
+        batches = iter(loader)
+    try:
+        for found in batches:
+            if isinstance(found, Exception):
+                raise found
+            yield found
+    finally:
+        del batches  # which ends its processes, even if an error keeps this frame
 
 
 class _Batches(Dataset[Any]):
@@ -75,6 +83,28 @@ def _as_it_is(item: Any) -> Any:
     return item
 
 
-def _ignore_stop(_: int) -> None:
-    # A rank that is told to stop finishes its step first, and needs its batch for that.
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+def _end_for_the_rank_alone(_: int) -> None:
+    """In a process of the loader: SIGTERM ends it only if the rank itself sends it.
+
+    A rank that is told to stop finishes its step first, and needs its batch for that; but whoever stops it
+    may signal all its processes. The signal is blocked here since before the fork.
+    """
+    rank = os.getppid()
+
+    def wait() -> None:
+        while True:
+            sent = signal.sigwaitinfo({signal.SIGTERM})
+            if sent.si_pid == rank:
+                os._exit(0)
+
+    threading.Thread(target=wait, daemon=True).start()
+
+
+@contextmanager
+def _held_back(number: signal.Signals) -> Iterator[None]:
+    """Meanwhile a signal has to wait. A process that is started inherits that; here it comes afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -73,13 +73,30 @@ def test_a_fault_that_cannot_be_sent_is_told_nevertheless() -> None:
 
 
 def test_closing_ends_its_processes() -> None:
+    before = set(psutil.Process().children(recursive=True))
     fed = feed(SQUARES, [("train", [number % 7], 1) for number in range(1000)], 2)
     next(fed)
-    processes = psutil.Process().children(recursive=True)
+    processes = [each for each in psutil.Process().children(recursive=True) if each not in before]
     assert len(processes) >= 2
     fed.close()
     _, alive = psutil.wait_procs(processes, timeout=10)
     assert not alive
+
+
+def test_a_rank_that_ends_without_closing_it_leaves_nothing() -> None:
+    code = """
+import os, torch
+from training.feeding import feed
+class Numbers:
+    def batch(self, split, chosen, epoch):
+        return {"values": chosen, "of": torch.tensor([os.getpid()])}
+fed = feed(Numbers(), [("train", [number], 1) for number in range(100)], 2)
+print(*(int(next(fed)["of"]) for _ in range(4)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert not any(psutil.pid_exists(int(number)) for number in done.stdout.split())
 
 
 def test_all_ways_of_feeding_end_with_the_same_weights(run: Run, datasets: Datasets) -> None:

@@ -96,8 +96,7 @@ def test_it_runs_from_a_code_archive(points: Outside, tmp_path: Path) -> None:
     done = subprocess.run([*command, "--out", str(out)], cwd=tmp_path, env=environment, check=False)
     assert done.returncode == 1
     assert (
-        "The workload points in this code is not the one that the run asks for"
-        in (load(out / "error-0.json")["message"])
+        "The workload points is a user's own and not in this code" in (load(out / "error-0.json")["message"])
     )
 
 
