@@ -24,7 +24,7 @@ class Source(FrozenModel):
 
     @property
     def text(self) -> str:
-        """`0123456789ab with uncommitted changes (roles/ddp/vars/main.yml)`."""
+        """`0123456789ab with uncommitted changes (roles/runs/vars/main.yml)`."""
         if self.revision is None:
             return "unknown"
         if not self.dirty:

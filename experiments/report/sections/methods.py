@@ -14,7 +14,7 @@ from experiments.report.sections.times import adopted_remark
 from experiments.util.words import counted, listed
 
 TITLE: Final = "Methods, to quote"
-SHOWN: Final = ("torch", "transformers", "pyspark", "determined", "python")
+SHOWN: Final = ("python", "torch", "transformers")  # of the ranks' versions, besides those of the cluster
 
 
 def methods(figures: Figures) -> str:
@@ -48,8 +48,9 @@ def _sentences(figures: Figures) -> Iterator[str]:
         f"{first.cpu} with {counted(first.cores, 'core')}{unequal}; link: {facts['Link']}; device: "
         f"{facts['Device']}; pinning: {environment.pinning}."
     )
-    versions = environment.versions | figures.counting[0].ranks[0].versions
-    known = [f"{name} {versions[name]}" for name in SHOWN if name in versions]
+    of_ranks = figures.counting[0].ranks[0].versions
+    versions = {name: of_ranks[name] for name in SHOWN if name in of_ranks} | environment.versions
+    known = [f"{name} {version}" for name, version in versions.items()]
     yield (
         f"All runs had the same training code and environment ({facts['Training code']}; lock "
         f"{environment.lock}; {', '.join(known)})."

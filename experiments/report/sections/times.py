@@ -63,7 +63,9 @@ def _row(cell: Cell, axes: Sequence[str]) -> list[Value | str]:
         Value(cell.workers),
         *(_axis_value(cell.axes[name]) for name in axes),
         Value(
-            len(cell.records), Format(unit=f" of {cell.planned}{_throttled(cell.records)}"), section=RECORDS
+            len(cell.records),
+            Format(unit=f" of {cell.planned}{_throttled(cell.records)}"),
+            section=RECORDS if cell.records else "",
         ),
         _spread(train),
         plain_interval(train.low if train else None, train.high if train else None, TENTHS),
