@@ -32,7 +32,7 @@ def export(spec: RunSpec, data: Path, out: Path, to: Path) -> Path:
         to: the new folder.
 
     Raises:
-        CheckpointError: there is no model, it is damaged, or `to` exists.
+        CheckpointError: there is no model, it is damaged or from another work, or `to` exists.
         DataError: the data set is not the run's.
         WorkloadError: the workload can't be used.
         OSError: `to` can't be written.
@@ -40,6 +40,11 @@ def export(spec: RunSpec, data: Path, out: Path, to: Path) -> Path:
     if to.exists():
         raise CheckpointError(f"{to} already exists; give a new folder.")
     state, facts = read_model(out) or _checkpoint(spec, out)
+    if facts["work_digest"] != spec.work.digest:
+        raise CheckpointError(
+            f"The model in {out} is from another work ({facts['work_digest'][:8]}, not "
+            f"{spec.work.digest[:8]}): give the specification that it was trained with."
+        )
     workload = open_workload(spec.work, data, Conditions(), out)
     model = workload.model()
     model.load_state_dict(state)

@@ -51,6 +51,9 @@ def test_the_model_of_the_epoch_that_was_asked_for_is_kept(
     assert (facts["weights_digest"] == result["weights_digest"]) == (how == "last")
     assert len(list((out / "model").iterdir())) == 2
 
+    other = run_spec(prepared, DATA, workers=2, epochs=5, learning_rate=0.2, schedule="constant")
+    with pytest.raises(CheckpointError, match="is from another work"):
+        export(other, prepared.path, out, tmp_path / "home")
     home = export(keeping(spec, how), prepared.path, out, tmp_path / "home")
     note = load(home / "trainbed.json")
     assert note == facts | {
