@@ -93,7 +93,7 @@ def campaign_for(
     found = _named(existing, options.campaign, folder) if options.campaign else _matching(existing, identity)
     if found is not None and (changed := found.file.identity.differences(identity)):
         raise UserError(
-            f"Campaign {found.file.name} does not match: changed since are {', '.join(changed)}. Change that "
+            f"Campaign {found.file.name} does not match; changed since: {', '.join(changed)}. Change that "
             "back, or leave CAMPAIGN out."
         )
     if found is not None:

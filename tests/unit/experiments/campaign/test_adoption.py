@@ -143,7 +143,7 @@ def test_a_campaign_can_be_named(workplace: Workplace) -> None:
     assert status == 2 and "There is no campaign 20200101T000000Z in " in output and first in output
     workplace.matrix(MORE_SEEDS)
     status, output = workplace.run("run", "small", *only, "--campaign", first)
-    assert status == 2 and f"Campaign {first} does not match: changed since are the matrix. Change" in output
+    assert status == 2 and f"Campaign {first} does not match; changed since: the matrix. Change" in output
     status, output = workplace.run("run", "small", "--new", "--campaign", first)
     assert status == 2 and "leave out one of --new and --campaign" in output
     assert len(workplace.campaigns()) == 2
