@@ -120,7 +120,7 @@ def set_arithmetic(spec: RunSpec) -> None:
     """
     torch.set_num_threads(spec.conditions.threads)
     torch.set_num_interop_threads(1)  # nothing here runs operators in parallel
-    if spec.work.deterministic:
+    if spec.work.deterministic and spec.conditions.deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # what cuBLAS needs to be deterministic
         torch.use_deterministic_algorithms(True)
         # By default it would also fill memory that is about to be overwritten: a waste of time.

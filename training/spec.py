@@ -109,7 +109,7 @@ class Work(DataSpec):
     checkpoint_every_epochs: int = Field(default=0, ge=0)  # 0 = never
     checkpoint_every_steps: int = Field(default=0, ge=0)  # in addition; 0 = never
     keep_checkpoints: int = Field(default=2, ge=1)  # the newest ones
-    deterministic: bool = True
+    deterministic: bool = True  # now a condition; kept for the digests of works
 
     @property
     def world_size(self) -> int:
@@ -176,6 +176,7 @@ class Conditions(Settings):
         "slow_worker": None,
         "loader_workers": None,
         "save": "none",
+        "deterministic": True,
     }
 
     threads: int = Field(default=1, ge=1, le=1024)  # compute threads of each rank
@@ -183,6 +184,7 @@ class Conditions(Settings):
     link_rate: str | None = Field(default=None, max_length=50)  # e.g. "1gbit"; None = not limited
     device: Literal["cpu", "cuda"] = "cpu"
     compile: Literal[False] = False
+    deterministic: bool = True  # False: torch may take faster algorithms whose last bits differ by chance
     # in_loop: for each batch; in_run: once, by the stack itself, before its ranks start. All give equal ids.
     tokenizing: Literal["before", "in_loop", "in_run"] = "before"
     # What the session is told: steps about once a second and the rest once an epoch, or each step at once.

@@ -131,6 +131,7 @@ class Figures:
     cells: list[Cell]
     works: list[SameWork]
     works_of_one_stack: int
+    by_chance: int  # runs whose last bits may differ by chance: no weights of theirs are compared
     not_run: list[MissingRun]
     attempts: list[Record]  # those that failed or were interrupted
     counting: list[Record]  # including those of users who began at once, which are in no cell
@@ -170,12 +171,14 @@ def figures_of(campaign: Campaign) -> Figures:
     counting = {
         run.run_id: record for run in measured if (record := _newest_ok(records[run.run_id])) is not None
     }
-    works, of_one_stack = _same_work(list(counting.values()))
+    certain = [record for record in counting.values() if _is_deterministic(record)]
+    works, of_one_stack = _same_work(certain)
     return Figures(
         campaign=campaign.file,
         cells=_cells(campaign.file, counting),
         works=works,
         works_of_one_stack=of_one_stack,
+        by_chance=len(counting) - len(certain),
         not_run=[
             missing
             for run in measured
@@ -319,6 +322,10 @@ def phase_names(cells: Sequence[Cell]) -> tuple[str, ...]:
         return PHASES
     before = PHASES.index("imports")
     return (*PHASES[:before], PREPARING, *PHASES[before:])
+
+
+def _is_deterministic(record: Record) -> bool:
+    return record.specification.work.deterministic and record.specification.conditions.deterministic
 
 
 def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int]:

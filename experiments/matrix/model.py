@@ -32,8 +32,8 @@ from training.spec import Conditions, DataSpec, Work
 
 #: Fields of the work that the matrix's `workload` and `data` decide.
 FROM_DATA: Final = frozenset({*DataSpec.model_fields, "data_digest"})
-WORK_FIELDS: Final = frozenset(Work.model_fields) - FROM_DATA
 CONDITION_FIELDS: Final = frozenset(Conditions.model_fields)
+WORK_FIELDS: Final = frozenset(Work.model_fields) - FROM_DATA - CONDITION_FIELDS
 FIELDS: Final = WORK_FIELDS | CONDITION_FIELDS | {GLOBAL_BATCH}
 FROM_CLUSTER: Final = "cluster"  # as a value of threads: as many as the inventory sets
 

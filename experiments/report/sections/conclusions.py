@@ -49,7 +49,16 @@ def _of_times(analysis: Analysis) -> list[str]:
 
 
 def weights_sentence(figures: Figures) -> str:
-    """Whether equal work gave equal weights on all stacks."""
+    """Whether equal work gave equal weights on all stacks, and which runs prove nothing about that."""
+    if not figures.by_chance:
+        return _on_weights(figures)
+    without = f"{counted(figures.by_chance, 'run')} without deterministic algorithms"
+    if not figures.works and not figures.works_of_one_stack:
+        return f"Equal work is not proven: {without} may end with other bits by chance."
+    return f"{_on_weights(figures)} {without} may end with other bits by chance, and are left out."
+
+
+def _on_weights(figures: Figures) -> str:
     compared = len(figures.works)
     differing = sum(not work.equal for work in figures.works)
     if not compared:

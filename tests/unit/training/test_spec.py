@@ -56,9 +56,13 @@ def test_importing_it_needs_neither_torch_nor_transformers() -> None:
         batch_per_worker=st.integers(1, 512),
         learning_rate=st.floats(1e-9, 1),
         weight_decay=st.floats(0, 1),
+    ),
+    st.builds(
+        Conditions,
+        threads=st.integers(1, 64),
+        pinning=st.text(min_size=1, max_size=50),
         deterministic=st.booleans(),
     ),
-    st.builds(Conditions, threads=st.integers(1, 64), pinning=st.text(min_size=1, max_size=50)),
 )
 def test_it_round_trips_through_json(work: Work, conditions: Conditions) -> None:
     spec = RunSpec(stack="ddp", work=work, conditions=conditions)

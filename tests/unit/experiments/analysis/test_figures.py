@@ -10,6 +10,7 @@ import pytest
 from experiments.analysis.figures import Cell, figures_of, half_width
 from experiments.analysis.statistics import Ratio
 from experiments.campaign.plan import PlannedRun
+from experiments.report.sections.conclusions import weights_sentence
 from experiments.report.sections.conditions import work_text
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec
 from training.spec import RunSpec
@@ -108,6 +109,28 @@ def test_whether_weights_agree(tmp_path: Path) -> None:
     assert [work.equal for work in figures.works] == [False] and figures.weights_differ
     assert figures.works_of_one_stack == 1
     assert figures_of(campaign(tmp_path / "alone", plan, records[:1])).works == []
+
+
+def test_runs_whose_bits_may_differ_by_chance_prove_nothing(tmp_path: Path) -> None:
+    plan, records = [], []
+    for stack, digest in (("ddp", "a" * 64), ("spark", "b" * 64)):
+        one = spec(stack, 1)
+        specification = one.model_copy(
+            update={"conditions": one.conditions.model_copy(update={"deterministic": False})}
+        )
+        records.append(record(stack, 1, 1, 2, weights_digest=digest, **of_specification(specification)))
+        axes = {"stack": stack, "workers": 1, "deterministic": False, "epochs": 2, "seed": 1}
+        plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
+    figures = figures_of(campaign(tmp_path / "chance", plan, records))
+    assert (figures.works, figures.works_of_one_stack, figures.by_chance) == ([], 0, 2)
+    assert weights_sentence(figures) == (
+        "Equal work is not proven: 2 runs without deterministic algorithms may end with other bits by chance."
+    )
+    both = [planned("ddp", 1), planned("spark", 1), *plan]
+    certain = [record("ddp", 1, 1, 2), record("spark", 1, 1, 2)]
+    figures = figures_of(campaign(tmp_path / "both", both, [*certain, *records]))
+    assert not figures.weights_differ and len(figures.works) == 1
+    assert weights_sentence(figures).endswith("may end with other bits by chance, and are left out.")
 
 
 def test_with_a_constant_batch_the_speed_up_is_against_the_same_batch_alone(tmp_path: Path) -> None:
