@@ -10,11 +10,11 @@ from testinfra.host import Host
 from tests.nodes import cluster
 from tests.stacks import ROOT
 
-#: The packages that the environment requests, except those that Python imports under another name.
+#: What the environment requests, by the names under which Python imports it.
+OTHERWISE = {"pillow": "PIL", "scikit-learn": "sklearn", "nvidia-ml-py": "pynvml"}
 WANTED = (ROOT / "roles/python_env/files/locks/environment.in").read_text(encoding="utf-8").splitlines()
-PACKAGES = [
-    line.partition("=")[0] for line in WANTED if line and not line.startswith("#") and "-" not in line
-]
+REQUESTED = [line.partition("=")[0] for line in WANTED if line and not line.startswith("#")]
+PACKAGES = [OTHERWISE.get(name, name.replace("-", "_")) for name in REQUESTED]
 #: Torch's CUDA version comes first, so it is known even if another import fails.
 IMPORTS = f"import torch; print(torch.version.cuda); import {', '.join(PACKAGES)}; print(torch.__version__)"
 
