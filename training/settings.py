@@ -96,6 +96,39 @@ class ModelSettings(Settings):
         raise NotImplementedError
 
 
+class PretrainedData(DataSettings):
+    """Data that may come with a pretrained model."""
+
+    PRETRAINED: ClassVar[str]  # what kind of model, in a word
+
+    source: str
+    pretrained: str | None = Field(default=None, min_length=1)  # the model's name on the hub, or its folder
+    revision: str = Field(default="main", min_length=1)  # of the model on the hub
+
+    @property
+    def name(self) -> str:
+        """The source's."""
+        return self.source
+
+
+class Pretrained(ModelSettings):
+    """The model that the data set comes with, and its weights."""
+
+    def check(self, data: DataSettings) -> None:
+        """Check that the data set comes with a model."""
+        assert isinstance(data, PretrainedData)
+        if data.pretrained is None:
+            raise ValueError(
+                f"model.init: pretrained needs data.pretrained, which names the {data.PRETRAINED}"
+            )
+
+    def text(self, data: DataSettings) -> str:
+        """`prajjwal1/bert-tiny, pretrained`, with the revision if one was asked for."""
+        assert isinstance(data, PretrainedData)
+        revision = "" if data.revision == "main" else f" ({data.revision})"
+        return f"{data.pretrained}{revision}, pretrained"
+
+
 class ModelOfSomeKind(ModelSettings):
     """A model whose settings depend on where its weights come from: `init`.
 

@@ -9,28 +9,19 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from training.settings import DataSettings, ModelSettings
+from training.settings import DataSettings, ModelSettings, PretrainedData
 
 
-class TextData(DataSettings):
+class TextData(PretrainedData):
     """Texts and a tokenizer; a workload says of which sources and which kinds."""
 
-    TOKENIZER_OF: ClassVar[str]  # the kind of model that a pretrained tokenizer comes with
     OF_FILES: ClassVar[dict[str, Any]] = {"text_column": "text"}
     """Settings that only the user's own files need, and their values for all other sources."""
 
-    source: str
     train_file: str | None = Field(default=None, min_length=1)  # of `files`: .csv, .jsonl, .parquet, .arrow
     validation_file: str | None = Field(default=None, min_length=1)  # None = split off `train_file`
     text_column: str = Field(default="text", min_length=1)
     tokenizer: str
-    pretrained: str | None = Field(default=None, min_length=1)  # the model's name on the hub, or its folder
-    revision: str = Field(default="main", min_length=1)  # of the model on the hub
-
-    @property
-    def name(self) -> str:
-        """The source's."""
-        return self.source
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -48,27 +39,9 @@ class TextData(DataSettings):
             raise ValueError(f"{own[0]} goes with source: files; the data of {self.source} are known")
         if (self.tokenizer == "pretrained") != (self.pretrained is not None):
             raise ValueError(
-                f"pretrained (which {self.TOKENIZER_OF}) goes with tokenizer: pretrained, and only with it"
+                f"pretrained (which {self.PRETRAINED}) goes with tokenizer: pretrained, and only with it"
             )
         return self
-
-
-class Pretrained(ModelSettings):
-    """The model whose tokenizer the data set uses, with its weights."""
-
-    def check(self, data: DataSettings) -> None:
-        """Check that the data set comes with a model."""
-        assert isinstance(data, TextData)
-        if data.pretrained is None:
-            raise ValueError(
-                f"model.init: pretrained needs data.pretrained, which names the {data.TOKENIZER_OF}"
-            )
-
-    def text(self, data: DataSettings) -> str:
-        """`prajjwal1/bert-tiny, pretrained`, with the revision if one was asked for."""
-        assert isinstance(data, TextData)
-        revision = "" if data.revision == "main" else f" ({data.revision})"
-        return f"{data.pretrained}{revision}, pretrained"
 
 
 class Transformer(ModelSettings):

