@@ -37,7 +37,7 @@ def adopt(campaign: Campaign, earlier: Iterable[Campaign]) -> dict[str, list[str
             record = attempt.record()
             if (patch := record.environment.git.patch) is not None:
                 _copy_patch(other.folder / patch_name(patch), campaign.folder)
-            _copy(attempt, campaign.folder / run.run_id, other.file.name)
+            _copy(attempt, campaign.next_folder(run.run_id), other.file.name)
             adopted.setdefault(record.campaign, []).append(run.run_id)
             break
     return adopted
@@ -59,14 +59,13 @@ def _candidates(
 
 def _copy(attempt: Attempt, to: Path, campaign: str) -> None:
     """Copies an attempt's folder, as links to the same files where that is possible: they don't change."""
-    numbers = [int(path.name) for path in to.glob("*") if path.name.isdigit()]
-    draft = to / f".adopting-{os.getpid()}"
+    draft = to.with_name(f".adopting-{os.getpid()}")
     shutil.rmtree(draft, ignore_errors=True)
     shutil.copytree(attempt.folder, draft, copy_function=_link)
     if not (draft / ADOPTED).exists():  # it may have been adopted there
         origin = {"campaign": campaign, "attempt": attempt.number}
         write_whole(draft / ADOPTED, json_text(origin))
-    draft.rename(to / f"{max(numbers, default=0) + 1:02d}")
+    draft.rename(to)
 
 
 def _copy_patch(patch: Path, to: Path) -> None:

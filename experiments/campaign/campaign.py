@@ -97,11 +97,14 @@ class Campaign:
         """The record that counts for a run: the newest that is ok."""
         return next((record for record in reversed(self.records(run_id)) if record.ok), None)
 
+    def next_folder(self, run_id: str) -> Path:
+        """The folder that the next attempt at a run gets."""
+        attempts = self.attempts(run_id)
+        return self.folder / run_id / f"{attempts[-1].number + 1 if attempts else 1:02d}"
+
     def new_attempt(self, run_id: str) -> Attempt:
         """A new, empty folder for the next attempt."""
-        attempts = self.attempts(run_id)
-        number = attempts[-1].number + 1 if attempts else 1
-        attempt = Attempt(self.folder / run_id / f"{number:02d}")
+        attempt = Attempt(self.next_folder(run_id))
         attempt.outputs.mkdir(parents=True)
         return attempt
 
