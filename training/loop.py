@@ -15,6 +15,7 @@ import torch
 from training.data.batches import global_batches, rank_share
 from training.distributed.collective import share_buffers, sum_over_ranks
 from training.errors import DivergedError, Stopped, out_of_memory
+from training.evaluation import evaluate
 from training.memory import explain_shortage
 from training.metrics.phases import Phases
 from training.metrics.recorder import Recorder
@@ -85,6 +86,12 @@ def train(
     while len(training.epochs) < work.epochs:
         status.epoch = len(training.epochs) + 1
         run_epoch(training, status)
+    if work.data.test:
+        phases.begin("evaluation")
+        figures = evaluate(training, "test", work.epochs, keep=conditions.predictions)
+        phases.begin("other")
+        training.epochs[-1] |= figures
+        session.report("test", **figures)
     training.vote.settle()
     phases.settle()
     return Outcome(training.model, training.epochs, training.steps - resumed_from)
@@ -100,7 +107,8 @@ def run_epoch(training: Training, status: RankStatus) -> None:
     if epoch % work.evaluate_every_epochs == 0 or epoch == work.epochs:
         phases.begin("evaluation")
         share_buffers(session, training.model)
-        figures |= evaluate(training)
+        keep = training.workload.conditions.predictions and epoch == work.epochs
+        figures |= evaluate(training, "validation", epoch, keep=keep)
     phases.begin("other")
     phases.settle()
     figures["seconds"] = time.perf_counter() - started
@@ -223,32 +231,6 @@ def forward_backward(training: Training, batch: Batch, fraction: float, weight: 
     phases.begin("backward")  # its last gradients begin "exposed_sync"
     (loss * weight).backward()  # type: ignore[no-untyped-call]
     return loss.detach()
-
-
-@torch.inference_mode()
-def evaluate(training: Training) -> dict[str, Any]:
-    """The metrics over the validation split: each sample counted exactly once, whatever the world size.
-
-    Raises:
-        RuntimeError: the ranks together counted more or fewer samples than there are.
-    """
-    session, workload, model = training.session, training.workload, training.model
-    samples, epoch = training.work.data.validation, len(training.epochs) + 1
-    model.eval()
-    # The workload's sums, and the number of samples.
-    sums = torch.zeros(len(workload.SUMS) + 1, dtype=torch.float64, device=session.device)
-    share = rank_share(torch.arange(samples), session.rank, session.world_size)
-    size = -(-training.work.batch_per_worker // training.work.gradient_accumulation)
-    parts = [chosen for chosen in torch.split(share, size) if len(chosen)]  # none if there are more ranks
-    with closing(training.feed(("validation", chosen.tolist(), epoch) for chosen in parts)) as fed:
-        for chosen, batch in zip(parts, fed, strict=True):
-            sums[:-1] += workload.score(model, to_device(batch, session.device))
-            sums[-1] += len(chosen)
-    *totals, count = sum_over_ranks(session, sums).tolist()
-    if count != samples:
-        raise RuntimeError(f"The ranks evaluated {count:.0f} samples together, but there are {samples}.")
-    metrics = workload.metrics(dict(zip(workload.SUMS, totals, strict=True)), samples) | {"count": samples}
-    return {f"validation_{name}": value for name, value in metrics.items()}
 
 
 def is_to_be_kept(training: Training) -> bool:

@@ -48,7 +48,14 @@ class UnknownData(DataSettings):
 
     model_config = ConfigDict(extra="allow")
 
-    TOKENIZES = True  # nothing is known against it
+    @property
+    def tokenizes_later(self) -> bool:
+        """Nothing is known against it."""
+        return True
+
+    @property
+    def further_metrics(self) -> None:
+        """Nothing is known against any."""
 
 
 class UnknownModel(ModelSettings):

@@ -33,7 +33,10 @@ class Settings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     LATER: ClassVar[Mapping[str, Any]] = {}
-    """Fields that digests leave out at these values: settings older than the fields keep their digests."""
+    """Fields that digests leave out at these values: settings older than the fields keep their digests.
+
+    Those of a class's bases count, too.
+    """
 
     @property
     def digest(self) -> str:
@@ -44,12 +47,23 @@ class Settings(BaseModel):
 class DataSettings(Settings):
     """Which data a workload takes. Its own settings add where the data are and how they are prepared."""
 
-    TOKENIZES: ClassVar[bool] = False
-    """Whether samples can also be made from texts in the loop or in the run (`tokenizing`)."""
+    LATER: ClassVar[Mapping[str, Any]] = {"test": 0}
 
     train: Positive  # samples
     validation: Positive  # samples
+    test: NotNegative = 0  # samples held out, and looked at once, at the end; 0 = none
     seed: NotNegative  # of the split
+
+    @property
+    def splits(self) -> dict[str, int]:
+        """How many samples each split has, by name."""
+        sizes = {"train": self.train, "validation": self.validation}
+        return sizes | ({"test": self.test} if self.test else {})
+
+    @property
+    def tokenizes_later(self) -> bool:
+        """Whether samples can also be made from texts in the loop or in the run (`tokenizing`)."""
+        return False
 
     @property
     def tokens_per_sample(self) -> int | None:
@@ -65,6 +79,14 @@ class DataSettings(Settings):
     def higher_is_better(self) -> bool:
         """Whether a higher value of that metric is a better model."""
         return self.metric != "loss"
+
+    @property
+    def further_metrics(self) -> tuple[str, ...] | None:
+        """Names of metrics that need all predictions of a split together, which conditions may ask for.
+
+        None = whatever they ask for.
+        """
+        return ()
 
     @property
     def name(self) -> str:
@@ -173,7 +195,10 @@ def canonical(settings: Settings) -> dict[str, Any]:
         value = getattr(settings, name)
         if isinstance(value, Settings):
             fields[name] = canonical(value)
-    return {name: value for name, value in fields.items() if settings.LATER.get(name, ...) != value}
+    later: dict[str, Any] = {}
+    for base in reversed(type(settings).__mro__):
+        later |= vars(base).get("LATER", {})
+    return {name: value for name, value in fields.items() if later.get(name, ...) != value}
 
 
 def canonical_json(settings: Settings) -> str:

@@ -177,6 +177,8 @@ class Conditions(Settings):
         "loader_workers": None,
         "save": "none",
         "deterministic": True,
+        "metrics": [],
+        "predictions": False,
     }
 
     threads: int = Field(default=1, ge=1, le=1024)  # compute threads of each rank
@@ -198,6 +200,11 @@ class Conditions(Settings):
     slow_worker: float | None = Field(default=None, gt=0, lt=1)
     # The trained model in the run's folder: the last epoch's, or the best evaluated one's.
     save: Literal["none", "last", "best"] = "none"
+    # Further metrics, which need all predictions of a split together; which ones, the workload says.
+    metrics: list[str] = Field(default_factory=list)
+    predictions: bool = (
+        False  # kept as Parquet: of the validation split after the last epoch, and of the test
+    )
     rank_environment: RankEnvironment = Field(default_factory=dict)  # further variables of every rank
 
 
@@ -210,11 +217,15 @@ class RunSpec(Settings):
 
     @model_validator(mode="after")
     def _belongs_together(self) -> RunSpec:
-        if self.conditions.tokenizing != "before" and not self.work.data.TOKENIZES:
+        if self.conditions.tokenizing != "before" and not self.work.data.tokenizes_later:
             raise ValueError(
-                f"conditions.tokenizing: {self.conditions.tokenizing} makes tokens of texts, and "
-                f"{self.work.workload} takes none; leave it out"
+                f"conditions.tokenizing: {self.conditions.tokenizing} makes tokens of single texts that have "
+                f"a class, and these data of {self.work.workload} are not such; leave it out"
             )
+        known = self.work.data.further_metrics
+        if known is not None and (unknown := [name for name in self.conditions.metrics if name not in known]):
+            there = f"there are {', '.join(known)}" if known else f"{self.work.workload} has none"
+            raise ValueError(f"conditions.metrics: there is no {unknown[0]} for these data; {there}")
         return self
 
     @property

@@ -8,10 +8,11 @@ a sample is, and what is learnt from it.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
+import numpy as np
 import torch
 
 from training.data.prepared import Dataset, find_dataset
@@ -32,7 +33,7 @@ class Workload(ABC):
     torch's own generator in `loss`: the loop seeds it, saves it and restores it.
     """
 
-    SUMS: ClassVar[tuple[str, ...]]  # names of what `score` adds up
+    SUMS: tuple[str, ...]  # names of what `score` adds up
 
     def __init__(self, work: Work, dataset: Dataset, conditions: Conditions, run: Path) -> None:
         """Open the prepared data.
@@ -59,7 +60,7 @@ class Workload(ABC):
         """Samples of a split, on the CPU.
 
         Args:
-            split: train or validation.
+            split: train, validation, or test.
             chosen: numbers of samples, int64 [samples].
             epoch: from 1; what a sample looks like may depend on it, its rank and its batch must not matter.
         """
@@ -69,8 +70,16 @@ class Workload(ABC):
         """The mean loss over the batch's samples, a scalar; `batch` is on the model's device."""
 
     @abstractmethod
-    def score(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """Sums over the batch's samples, in the order of `SUMS`: [sums]."""
+    def predict(self, model: torch.nn.Module, batch: Batch) -> Batch:
+        """What the model says of each sample, as tensors by name, and what is true; see `Batch`.
+
+        `score` and `further_metrics` are made from it, and it is kept as Parquet where asked for. `batch` is
+        on the model's device, and the model evaluates.
+        """
+
+    @abstractmethod
+    def score(self, predictions: Batch) -> torch.Tensor:
+        """Sums over the samples of a batch's predictions, in the order of `SUMS`: [sums]."""
 
     @abstractmethod
     def metrics(self, sums: Mapping[str, float], samples: int) -> dict[str, float]:
@@ -80,6 +89,20 @@ class Workload(ABC):
             sums: what `score` gave, added up over all samples of the split, by the names in `SUMS`.
             samples: their number.
         """
+
+    def further_metrics(
+        self, predictions: Mapping[str, np.ndarray[Any, Any]], names: Sequence[str]
+    ) -> dict[str, float]:
+        """Metrics that can't be made from sums.
+
+        Args:
+            predictions: what `predict` gave for all samples of a split, in their order.
+            names: of those asked for, all in `data.further_metrics`.
+
+        Raises:
+            DataError: one is not defined for these samples.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no further_metrics, but its settings name some")
 
     def optimiser(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         """The optimiser, with weight decay on all parameters (`fused`: the same in one pass)."""

@@ -15,7 +15,7 @@ from experiments.campaign.concurrent import same_occasion
 from experiments.campaign.plan import PlannedRun
 from experiments.campaign.stacks import Setup, read_setup
 from experiments.matrix.references import Reference, references_in
-from experiments.records.record import RECORD, Record
+from experiments.records.record import RECORD, TEST, Record
 from training.spec import PHASES
 
 PREPARING: Final = "preparing"  # beside the phases: how long runs that begin with texts took to tokenise them
@@ -77,6 +77,15 @@ class Cell:
     def metric(self) -> str:
         """Name of the metric by which people judge the trained model."""
         return self.records[0].specification.work.data.metric if self.records else "accuracy"
+
+    def one_evaluation(self, metric: str) -> float | None:
+        """Half the 95 % interval of a share of so many samples, in a single evaluation; None = no share."""
+        if metric == "accuracy":
+            return self.accuracy.half_width if self.accuracy is not None else None
+        found = self.metrics.get(metric)
+        if metric != f"{TEST}accuracy" or found is None:
+            return None
+        return half_width(found.mean, self.records[0].specification.work.data.test)
 
     def curve(self, name: str) -> dict[int, float]:
         """The mean over its runs after each epoch, by epoch: `train_loss`, or a metric of validation."""
@@ -298,7 +307,14 @@ def _metrics(records: Sequence[Record]) -> dict[str, Estimate]:
     if not last:
         return {}
     judged = records[0].specification.work.data.metric
-    names = dict.fromkeys((judged, *(name for epoch in last for name in epoch.metrics), "loss"))
+    names = dict.fromkeys(
+        (
+            judged,
+            *(name for epoch in last for name in epoch.metrics),
+            "loss",
+            *(f"{TEST}{name}" for epoch in last for name in epoch.test if name not in ("count", "correct")),
+        )
+    )
     found = {
         name: estimate([value for epoch in last if (value := epoch.metric(name)) is not None])
         for name in names

@@ -58,6 +58,8 @@ Phases = Annotated[
 ]
 Seconds = Annotated[float, Field(ge=0)]
 Status = Literal["ok", "failed", "interrupted"]
+VALIDATION: Final = "validation_"
+TEST: Final = "test_"
 
 
 class Epoch(FiniteModel):
@@ -72,23 +74,30 @@ class Epoch(FiniteModel):
     validation_correct: int | None = None
     validation_count: int | None = None
     metrics: dict[str, float | None] = Field(default_factory=dict)  # what else its workload computes
+    test: dict[str, float | None] = Field(default_factory=dict)  # of the test split, after the last epoch
 
     def metric(self, name: str) -> float | None:
-        """A metric of the validation split by its name; None if there is none, or it is not finite."""
+        """A metric of the validation split by its name; None if there is none, or it is not finite.
+
+        `test_` before the name means that of the test split.
+        """
+        if name.startswith(TEST):
+            return self.test.get(name.removeprefix(TEST))
         own: float | None = getattr(self, f"validation_{name}", None)
         return self.metrics.get(name) if own is None else own
 
     @model_validator(mode="before")
     @classmethod
     def _take_metrics(cls, content: Any) -> Any:
-        """Training reports every metric as `validation_<name>`, and each workload has its own."""
+        """Training reports every metric as `<split>_<name>`, and each workload has its own."""
         if not isinstance(content, dict):
             return content
-        prefix = "validation_"
-        more = {name for name in content if name.startswith(prefix) and name not in cls.model_fields}
-        found = {name.removeprefix(prefix): content[name] for name in more}
-        rest = {name: value for name, value in content.items() if name not in more}
-        return rest | ({"metrics": found} if found else {})
+        rest = dict(content)
+        for prefix, field in ((VALIDATION, "metrics"), (TEST, "test")):
+            more = [name for name in rest if name.startswith(prefix) and name not in cls.model_fields]
+            if more:
+                rest[field] = {name.removeprefix(prefix): rest.pop(name) for name in more}
+        return rest
 
 
 class RankGpu(FiniteModel):

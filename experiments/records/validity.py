@@ -55,6 +55,11 @@ def run_faults(
             f"The metrics were counted over {result.validation_count} samples, "
             f"but the data set has {work.data.validation} to validate with."
         )
+    tested = result.epochs[-1].test.get("count", 0) if result.epochs else 0
+    if tested != work.data.test:
+        faults.append(
+            f"The test split was evaluated over {tested} samples, but the data set has {work.data.test}."
+        )
     epochs = [epoch.epoch for epoch in result.epochs]
     if epochs != list(range(1, work.epochs + 1)):
         faults.append(f"Of the epochs 1 to {work.epochs} there are figures for {epochs}.")

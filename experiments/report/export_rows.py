@@ -70,9 +70,9 @@ def _cell_rows(cell: Cell, baseline: str) -> Iterator[Row]:
             yield _cell(cell, "times") | _estimate(name, found)
     for name, found in cell.metrics.items():
         yield _cell(cell, "quality") | _estimate(name, found)
-    if cell.accuracy is not None and "accuracy" in cell.metrics:
-        half, n = cell.accuracy.half_width, cell.accuracy.n
-        yield _cell(cell, "quality") | _figure("accuracy, half a 95 % interval of one evaluation", half, n)
+        if (half := cell.one_evaluation(name)) is not None:
+            quantity = f"{name}, half a 95 % interval of one evaluation"
+            yield _cell(cell, "quality") | _figure(quantity, half, found.n)
     for name, seconds in (cell.phases or {}).items():
         yield _cell(cell, "phases") | _figure(name, seconds, len(cell.records))
     if cell.speed_up is not None and cell.efficiency is not None:

@@ -18,7 +18,7 @@ from experiments.analysis.analysis import analyse
 from experiments.campaign.attempt import Attempt
 from experiments.campaign.campaign import Campaign, open_campaign
 from experiments.campaign.plan import PlannedRun
-from experiments.records.record import RECORD, Record
+from experiments.records.record import RECORD, TEST, Record
 from experiments.report.export_rows import export_rows
 
 Row = dict[str, Any]
@@ -104,8 +104,9 @@ def _run(campaign: Campaign, run: PlannedRun, attempt: Attempt) -> Row:
 
 def _epochs(record: Record) -> Iterator[Row]:
     for epoch in record.epochs:
-        own = epoch.model_dump(exclude={"metrics", "validation_loss", "validation_accuracy"})
+        own = epoch.model_dump(exclude={"metrics", "test", "validation_loss", "validation_accuracy"})
         named = {"loss": epoch.validation_loss, "accuracy": epoch.validation_accuracy} | epoch.metrics
+        named |= {f"{TEST}{name}": value for name, value in epoch.test.items()}
         yield _key(record) | own | {name: value for name, value in named.items() if value is not None}
 
 

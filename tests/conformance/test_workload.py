@@ -136,7 +136,7 @@ def test_scores_add_up(workbench: Workbench, workload: Workload, model: torch.nn
 
     def score(of: Batch) -> torch.Tensor:
         with torch.inference_mode():
-            return workload.score(model, of).double()
+            return workload.score(workload.predict(model, of)).double()
 
     line = difference(lambda: score(batch), lambda: score(batch), workbench.code)
     if line:
@@ -178,7 +178,9 @@ def test_the_loss_is_the_mean_over_samples(
 def test_metrics_are_numbers_and_the_loss_is_one_of_them(workload: Workload, model: torch.nn.Module) -> None:
     size = workload.work.data.validation
     with torch.inference_mode():
-        sums = workload.score(model, workload.batch("validation", torch.arange(size), 1)).double().tolist()
+        predictions = workload.predict(model, workload.batch("validation", torch.arange(size), 1))
+        sums = workload.score(predictions).double().tolist()
+    assert {len(tensor) for tensor in predictions.values()} == {size}, "the first dimension counts samples"
     named = dict(zip(workload.SUMS, sums, strict=True))
     metrics = workload.metrics(named, size)
     assert "loss" in metrics and "count" not in metrics

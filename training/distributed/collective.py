@@ -79,6 +79,15 @@ def gather(session: Session, value: T) -> list[T]:
     return values
 
 
+def gather_at_first(session: Session, value: T) -> list[T] | None:
+    """Every rank's `value` (picklable), by rank, on rank 0; None on the others."""
+    if session.world_size == 1:
+        return [value]
+    values: list[Any] | None = [None] * session.world_size if session.rank == 0 else None
+    dist.gather_object(value, values, dst=0)
+    return values
+
+
 def agree_on(session: Session, value: T) -> T:
     """Rank 0's `value` (picklable, small), on all ranks."""
     values: list[Any] = [value]

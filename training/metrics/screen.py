@@ -39,6 +39,8 @@ class Screen:
                 + (f", validation {self._metric.replace('_', ' ')} {value:.4f}" if value is not None else "")
                 + f", {figures['seconds']:.1f} s"
             )
+        elif event == "test":
+            self._line(f"test {self._metric.replace('_', ' ')} {figures[f'test_{self._metric}']:.4f}")
         elif "message" in figures:
             self._line(figures["message"])
         elif event == "resume":

@@ -20,7 +20,8 @@ def quality_table(figures: Figures) -> Table:
     return Table(
         title=TITLE,
         before=(
-            "Metrics of the validation split after the last epoch: the mean over n seeds, their standard "
+            "Metrics of the validation split after the last epoch, and of the test split if there is one "
+            "(it is looked at once, at the end): the mean over n seeds, their standard "
             "deviation, and the 95 % interval of the mean (Student's t), which say what another seed would "
             "change. One evaluation: half the 95 % interval of a share of so many samples (normal "
             "approximation of the binomial), which says what another validation split would change; seeds "
@@ -32,7 +33,6 @@ def quality_table(figures: Figures) -> Table:
 
 
 def _row(cell: Cell, name: str, found: Estimate) -> list[Value | str]:
-    width = cell.accuracy.half_width if cell.accuracy is not None and name == "accuracy" else None
     return [
         stack_text(cell.stack, cell.settings),
         Value(cell.workers),
@@ -42,5 +42,5 @@ def _row(cell: Cell, name: str, found: Estimate) -> list[Value | str]:
         Value(found.mean, SHARE),
         Value(found.sd, SHARE),
         plain_interval(found.low, found.high, SHARE),
-        Value(width, SHARE),
+        Value(cell.one_evaluation(name), SHARE),
     ]

@@ -69,9 +69,12 @@ class CausalLM(Workload):
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         return _losses(model, batch).mean()
 
-    def score(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """The sum of the blocks' mean losses."""
-        return _losses(model, batch).double().mean(dim=1).sum().reshape(1)
+    def predict(self, model: torch.nn.Module, batch: Batch) -> Batch:
+        """The mean loss of each block's tokens."""
+        return {"loss": _losses(model, batch).double().mean(dim=1)}
+
+    def score(self, predictions: Batch) -> torch.Tensor:
+        return predictions["loss"].sum().reshape(1)
 
     def metrics(self, sums: Mapping[str, float], samples: int) -> dict[str, float]:
         loss = sums["loss"] / samples

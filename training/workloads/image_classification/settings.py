@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
+from training.metrics.of_predictions import OF_CLASSES
 from training.settings import DataSettings, ModelOfSomeKind, Pretrained, PretrainedData
 
 
@@ -29,6 +30,11 @@ class Data(PretrainedData):
     def metric(self) -> str:
         """The share of images that are classified correctly."""
         return "accuracy"
+
+    @property
+    def further_metrics(self) -> tuple[str, ...]:
+        """Those of any number of classes: the images say how many there are."""
+        return OF_CLASSES
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ import torch
 from torch.nn import functional
 
 from training.data.prepared import SPLITS, Dataset, read_batches
+from training.metrics.of_predictions import of_classes
 from training.spec import Conditions, Work
 from training.util.seeds import derive_seed
 from training.workload import Batch, Workload
@@ -67,8 +68,11 @@ class ImageClassification(Workload):
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         return functional.cross_entropy(_logits(model, batch), batch["labels"])
 
-    def score(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        logits, labels = _logits(model, batch), batch["labels"]
+    def predict(self, model: torch.nn.Module, batch: Batch) -> Batch:
+        return {"logits": _logits(model, batch), "label": batch["labels"]}
+
+    def score(self, predictions: Batch) -> torch.Tensor:
+        logits, labels = predictions["logits"], predictions["label"]
         loss = functional.cross_entropy(logits, labels, reduction="sum")
         first = logits.topk(min(FIRST, logits.shape[1]), dim=1).indices
         hits = first == labels[:, None]
@@ -83,6 +87,11 @@ class ImageClassification(Workload):
         if len(self._classes) > FIRST:
             metrics["top_5_accuracy"] = sums["among_first"] / samples
         return metrics
+
+    def further_metrics(
+        self, predictions: Mapping[str, np.ndarray[Any, Any]], names: Sequence[str]
+    ) -> dict[str, float]:
+        return of_classes(predictions["logits"], predictions["label"], names)
 
     def data_name(self) -> str:
         data = self._data

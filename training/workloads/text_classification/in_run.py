@@ -76,8 +76,9 @@ def _tokens(splits: dict[str, Split], rows: npt.NDArray[np.int64]) -> Iterator[p
         here = rows[(rows >= first) & (rows < first + len(split))]
         if len(here):
             assert split.untokenised is not None
-            ids, mask = split.untokenised.tokens(here - first)
-            columns = [here, _lists(ids), _lists(mask), split.labels[here - first].astype(np.int16)]
+            tokens = split.untokenised.tokens(here - first)
+            lists = [_lists(tokens[name]) for name in ("input_ids", "attention_mask")]
+            columns = [here, *lists, split.labels[here - first].astype(np.int16)]
             yield pa.record_batch([pa.array(column) for column in columns], schema=COLUMNS)
         first += len(split)
 

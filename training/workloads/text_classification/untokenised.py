@@ -13,6 +13,9 @@ from tokenizers import Tokenizer
 
 from training.data.prepared import read_arrow
 
+Tokens = dict[str, npt.NDArray[Any]]
+"""What a model takes of each sample, by name: int32 `input_ids`, and int8 `attention_mask` and the like."""
+
 
 @dataclass(frozen=True)
 class Untokenised:
@@ -29,8 +32,11 @@ class Untokenised:
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
         return cls(read_arrow(texts).column("text"), Tokenizer.from_file(str(tokenizer)))
 
-    def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int8]]:
+    def tokens(self, rows: npt.NDArray[np.int64]) -> Tokens:
         """Ids and attention masks, both [samples, max_length], of the samples with the numbers `rows`."""
         encodings = self.tokenizer.encode_batch([self.texts[int(row)].as_py() for row in rows])
-        ids = np.array([encoding.ids for encoding in encodings], dtype=np.int32)
-        return ids, np.array([encoding.attention_mask for encoding in encodings], dtype=np.int8)
+        mask = np.array([encoding.attention_mask for encoding in encodings], dtype=np.int8)
+        return {
+            "input_ids": np.array([encoding.ids for encoding in encodings], dtype=np.int32),
+            "attention_mask": mask,
+        }

@@ -1,13 +1,14 @@
-"""A transformer encoder learns to tell the class of a text; `Workload` says what each part must do."""
+"""A transformer encoder learns what to say of a text or a pair; `Workload` says what each part must do."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
-from torch.nn import functional
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from training.data.prepared import Dataset
@@ -15,44 +16,59 @@ from training.spec import Conditions, Work
 from training.workload import Batch, Workload
 from training.workloads.text_classification.in_run import find_tokens
 from training.workloads.text_classification.model import build_model
+from training.workloads.text_classification.problems import problem_of
 from training.workloads.text_classification.settings import Data, Model
 from training.workloads.text_classification.splits import ENCODER, TOKENIZER, open_splits
 
 
 class TextClassification(Workload):
-    """Texts of two classes or more; cross entropy, and accuracy."""
-
-    SUMS = ("loss", "correct")
+    """Texts, or pairs of texts, with a class, several labels, or a number each."""
 
     def __init__(self, work: Work, dataset: Dataset, conditions: Conditions, run: Path) -> None:
         assert isinstance(work.data, Data) and isinstance(work.model, Model)
         self.work, self.dataset = work, dataset
         self.conditions, self.run = conditions, run
         self._data, self._model = work.data, work.model
+        self._problem = problem_of(work.data)
+        self.SUMS = self._problem.SUMS
         how = conditions.tokenizing
         tokens = find_tokens(run) if how == "in_run" else None
         self._splits = open_splits(dataset, in_loop=how == "in_loop", tokens=tokens)
 
     def build_model(self) -> torch.nn.Module:
-        return build_model(self._model, self._data, self.dataset)
+        built = build_model(self._model, self._data, self.dataset)
+        self._takes = set(inspect.signature(built.forward).parameters)
+        return built
 
     def batch(self, split: str, chosen: torch.Tensor, epoch: int) -> Batch:  # noqa: ARG002  # each alike
         rows, texts = chosen.numpy(), self._splits[split]
-        ids, mask = texts.tokens(rows)
-        columns = {"input_ids": ids, "attention_mask": mask, "labels": texts.labels[rows]}
-        return {name: torch.from_numpy(column).to(torch.int64) for name, column in columns.items()}
+        tokens = {
+            name: torch.from_numpy(column).to(torch.int64) for name, column in texts.tokens(rows).items()
+        }
+        return tokens | {"labels": torch.from_numpy(texts.labels[rows]).to(self._problem.LABELS)}
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        return functional.cross_entropy(_logits(model, batch), batch["labels"])
+        return self._problem.loss(self._logits(model, batch), batch["labels"])
 
-    def score(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        logits, labels = _logits(model, batch), batch["labels"]
-        loss = functional.cross_entropy(logits, labels, reduction="sum")
-        return torch.stack([loss.double(), (logits.argmax(dim=1) == labels).sum().double()])
+    def _logits(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
+        """Fp32 [samples, outputs]; not all encoders take the types of pairs."""
+        tokens = {name: each for name, each in batch.items() if name != "labels" and name in self._takes}
+        logits: torch.Tensor = model(**tokens).logits
+        return logits
+
+    def predict(self, model: torch.nn.Module, batch: Batch) -> Batch:
+        return self._problem.predictions(self._logits(model, batch), batch["labels"])
+
+    def score(self, predictions: Batch) -> torch.Tensor:
+        return torch.stack([each.double() for each in self._problem.score(predictions)])
 
     def metrics(self, sums: Mapping[str, float], samples: int) -> dict[str, float]:
-        loss, correct = sums["loss"], sums["correct"]
-        return {"loss": loss / samples, "accuracy": correct / samples, "correct": int(correct)}
+        return self._problem.metrics(sums, samples)
+
+    def further_metrics(
+        self, predictions: Mapping[str, np.ndarray[Any, Any]], names: Sequence[str]
+    ) -> dict[str, float]:
+        return self._problem.further_metrics(predictions, names)
 
     def model_name(self) -> str:
         return self._model.text(self._data)
@@ -65,9 +81,10 @@ class TextClassification(Workload):
         """Weights, configuration and tokenizer, for `from_pretrained` of AutoModelForSequenceClassification
         and AutoTokenizer."""
         network: Any = model
-        names = self._data.class_names
-        network.config.id2label = dict(enumerate(names))
-        network.config.label2id = {name: number for number, name in enumerate(names)}
+        network.config.problem_type = self._data.problem_type
+        if names := self._data.class_names:
+            network.config.id2label = dict(enumerate(names))
+            network.config.label2id = {name: number for number, name in enumerate(names)}
         path = self.dataset.path
         if (path / ENCODER).is_dir():
             tokenizer = AutoTokenizer.from_pretrained(path / ENCODER)
@@ -78,9 +95,3 @@ class TextClassification(Workload):
         tokenizer.model_max_length = self._data.max_length
         network.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
-
-
-def _logits(model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-    """Fp32 [samples, classes]."""
-    logits: torch.Tensor = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
-    return logits

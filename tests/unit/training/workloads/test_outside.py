@@ -45,7 +45,7 @@ def test_its_settings_are_its_own_and_its_content_is_part_of_the_work(points: Ou
         Work.model_validate(work.model_dump() | {"data": DATA | {"radius": 0}, "model": {"layers": 1}})
     said = explain(caught.value)
     assert "data.radius: input should be greater than 0" in said and "model.layers: is not a known" in said
-    with pytest.raises(ValidationError, match="makes tokens of texts, and points takes none"):
+    with pytest.raises(ValidationError, match="makes tokens of single texts"):
         RunSpec(stack="ddp", work=work, conditions=Conditions(tokenizing="in_loop"))
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from training.data.prepare import Place, Preparation
-from training.data.prepared import SPLITS, write_arrow
+from training.data.prepared import write_arrow
 
 from .settings import Data
 
@@ -19,7 +19,7 @@ def prepare(data: Data, place: Place) -> Preparation:  # noqa: ARG001  # they ar
 
     def write(folder: Path) -> dict[str, Any]:
         draw = np.random.default_rng(data.seed)
-        for name, size in zip(SPLITS, (data.train, data.validation), strict=True):
+        for name, size in data.splits.items():
             points = draw.uniform(-1, 1, (size, 2)).astype(np.float32)
             inside = (np.hypot(points[:, 0], points[:, 1]) < data.radius).astype(np.int64)
             columns = {"x": points[:, 0], "y": points[:, 1], "inside": inside}

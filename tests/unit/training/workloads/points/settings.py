@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from training.metrics.of_predictions import OF_TWO_CLASSES
 from training.settings import DataSettings, ModelSettings
 
 
@@ -21,6 +22,11 @@ class Data(DataSettings):
     def metric(self) -> str:
         """The share of points whose side is known."""
         return "accuracy"
+
+    @property
+    def further_metrics(self) -> tuple[str, ...]:
+        """Those of two classes."""
+        return OF_TWO_CLASSES
 
 
 class Model(ModelSettings):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch.nn import functional
 
-from training.data.prepared import SPLITS, Dataset, read_arrow
+from training.data.prepared import Dataset, read_arrow
+from training.metrics.of_predictions import of_classes
 from training.spec import Conditions, Work
 from training.workload import Batch, Workload
 
@@ -25,7 +27,7 @@ class Points(Workload):
         super().__init__(work, dataset, conditions, run)
         assert isinstance(work.model, Model)
         self._model = work.model
-        self._splits = {name: read_arrow(dataset.path / f"{name}.arrow") for name in SPLITS}
+        self._splits = {name: read_arrow(dataset.path / f"{name}.arrow") for name in work.data.splits}
 
     def build_model(self) -> torch.nn.Module:
         wide = self._model.hidden
@@ -46,10 +48,18 @@ class Points(Workload):
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         return functional.cross_entropy(model(batch["points"]), batch["inside"])
 
-    def score(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        answers, inside = model(batch["points"]), batch["inside"]
+    def predict(self, model: torch.nn.Module, batch: Batch) -> Batch:
+        return {"answers": model(batch["points"]), "inside": batch["inside"]}
+
+    def score(self, predictions: Batch) -> torch.Tensor:
+        answers, inside = predictions["answers"], predictions["inside"]
         loss = functional.cross_entropy(answers, inside, reduction="sum")
         return torch.stack([loss, (answers.argmax(dim=1) == inside).sum()])
+
+    def further_metrics(
+        self, predictions: Mapping[str, np.ndarray[Any, Any]], names: Sequence[str]
+    ) -> dict[str, float]:
+        return of_classes(predictions["answers"], predictions["inside"], names)
 
     def metrics(self, sums: Mapping[str, float], samples: int) -> dict[str, float]:
         accuracy = {"accuracy": sums["correct"] / samples, "correct": int(sums["correct"])}

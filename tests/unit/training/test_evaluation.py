@@ -1,0 +1,128 @@
+"""What a model is worth: further metrics, a test split that is looked at once, predictions that are kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pyarrow import parquet
+from pydantic import ValidationError
+from sklearn.metrics import f1_score, roc_auc_score
+
+from experiments.records.record import Epoch
+from tests.unit.training.training_helpers import Run, events, load, run_on
+from training.data.prepare import Place, Prepared, prepare
+from training.errors import DataError
+from training.metrics.of_predictions import of_classes, of_label_sets, of_numbers
+from training.registry import Outside, register
+from training.spec import DataSpec, RunSpec
+
+POINTS = Path(__file__).parent / "workloads" / "points"
+DATA = {"train": 60, "validation": 23, "test": 14, "seed": 4}
+WORK: dict[str, Any] = {"epochs": 2, "batch_per_worker": 5, "workers": 2, "checkpoint_every_epochs": 1}
+ASKED = {"metrics": ["f1", "auroc"], "predictions": True}
+
+
+@pytest.fixture(scope="module")
+def points() -> Iterator[Outside]:
+    yield register(POINTS)
+
+
+@pytest.fixture(scope="module")
+def asked(points: Outside) -> DataSpec:
+    return DataSpec.model_validate({"workload": points.name, "workload_digest": points.digest, "data": DATA})
+
+
+@pytest.fixture(scope="module")
+def prepared(asked: DataSpec, tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    return prepare(asked, Place(), tmp_path_factory.mktemp("data"))
+
+
+def under(spec: RunSpec, conditions: dict[str, Any]) -> RunSpec:
+    return RunSpec.model_validate(spec.model_dump() | {"conditions": conditions})
+
+
+def test_two_ranks_find_the_same_metrics_as_all_predictions_together(
+    asked: DataSpec, prepared: Prepared, run: Run
+) -> None:
+    plain = run_on(asked, prepared, **WORK)
+    out, statuses = run(under(plain, ASKED), prepared.path)
+    assert statuses == [0, 0]
+    result = load(out / "result.json")
+    first, last = result["epochs"]
+    assert not [name for name in first if name.startswith("test_")], "looked at once, at the end"
+    assert (last["validation_count"], last["test_count"]) == (23, 14)
+    for split, size in (("validation", 23), ("test", 14)):
+        table = parquet.read_table(out / f"predictions-{split}.parquet")
+        assert table.column("sample").to_pylist() == list(range(size))
+        answers = np.array(table.column("answers").to_pylist())
+        inside = np.array(table.column("inside").to_pylist())
+        truth = _truth(prepared, split)
+        assert inside.tolist() == truth
+        assert last[f"{split}_correct"] == (answers.argmax(axis=1) == inside).sum()
+        assert last[f"{split}_f1"] == pytest.approx(f1_score(inside, answers.argmax(axis=1)))
+        margin = answers[:, 1] - answers[:, 0]
+        assert last[f"{split}_auroc"] == pytest.approx(roc_auc_score(inside, margin))
+    assert [each["test_count"] for each in events(out) if each["event"] == "test"] == [14]
+
+    # None of it changes what is learnt, and who does not ask for it does not pay for it.
+    without, statuses = run(plain, prepared.path)
+    assert statuses == [0, 0]
+    assert load(without / "result.json")["weights_digest"] == result["weights_digest"]
+    assert not list(without.glob("*.parquet"))
+    assert "validation_f1" not in load(without / "result.json")["epochs"][-1]
+
+    # A run that was interrupted after its last checkpoint still looks at the test split.
+    again, statuses = run(under(plain, ASKED), prepared.path, out)
+    assert statuses == [0, 0]
+    assert "resume" in [each["event"] for each in events(again)]
+    resumed = load(again / "result.json")["epochs"][-1]
+    assert {name: value for name, value in resumed.items() if name.startswith("test_")} == {
+        name: value for name, value in last.items() if name.startswith("test_")
+    }
+
+    epoch = Epoch.model_validate(last)
+    assert (epoch.metric("f1"), epoch.metric("test_f1")) == (last["validation_f1"], last["test_f1"])
+    assert json.loads(epoch.model_dump_json())["test"]["count"] == 14
+
+
+def _truth(prepared: Prepared, split: str) -> list[int]:
+    from training.data.prepared import read_arrow
+
+    found: list[int] = read_arrow(prepared.path / f"{split}.arrow").column("inside").to_pylist()
+    return found
+
+
+def test_a_metric_that_a_workload_does_not_have_is_refused(asked: DataSpec, prepared: Prepared) -> None:
+    plain = run_on(asked, prepared, **WORK)
+    with pytest.raises(
+        ValidationError, match=r"there is no f2 for these data; there are f1, f1_macro, auroc"
+    ):
+        under(plain, {"metrics": ["f2"]})
+    digest = under(plain, {}).conditions.digest
+    assert digest == under(plain, {"metrics": [], "predictions": False}).conditions.digest
+    assert digest != under(plain, {"predictions": True}).conditions.digest
+
+
+def test_metrics_of_more_than_two_classes_of_label_sets_and_of_numbers() -> None:
+    logits = np.array([[2.0, 1, 0], [0, 3, 1], [0, 0, 1], [1, 0, 2]])
+    found = of_classes(logits, np.array([0, 1, 2, 1]), ["f1_macro", "matthews", "auroc"])
+    assert found["f1_macro"] == pytest.approx((1 + 2 / 3 + 2 / 3) / 3)
+    assert found["matthews"] == pytest.approx(0.7)
+    assert 0.5 < found["auroc"] <= 1
+    with pytest.raises(DataError, match=r"no sample has class 2 \(counted from 0\)"):
+        of_classes(logits, np.array([0, 1, 1, 1]), ["auroc"])
+
+    sets = of_label_sets(
+        np.array([[1.0, -1], [1, 1], [-1, -1]]), np.array([[1, 0], [1, 0], [0, 1]]), ["f1_micro", "f1_macro"]
+    )
+    assert sets == pytest.approx({"f1_micro": 2 * 2 / (3 + 3), "f1_macro": 0.5})
+    with pytest.raises(DataError, match="all samples have class 0"):
+        of_label_sets(np.ones((2, 1)), np.ones((2, 1)), ["auroc"])
+
+    numbers = of_numbers(np.array([1.0, 2, 4]), np.array([1.0, 2, 3]), ["pearson", "spearman", "r2"])
+    assert numbers == pytest.approx({"pearson": 0.98198, "spearman": 1.0, "r2": 0.5}, abs=1e-4)

@@ -1,0 +1,96 @@
+"""What the model is worth on a split that it does not learn from."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import torch
+
+from training.data.batches import rank_share
+from training.distributed.collective import agree_on, gather_at_first, sum_over_ranks
+from training.state import Training
+from training.util.files import publish
+from training.workload import Batch, to_device
+
+PREDICTIONS: Final = "predictions-{split}.parquet"
+"""Name of the file in the run's folder."""
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+
+
+@torch.inference_mode()
+def evaluate(training: Training, split: str, epoch: int, *, keep: bool) -> dict[str, Any]:
+    """The metrics over a split: each sample counted exactly once, whatever the world size.
+
+    Args:
+        training: as it is now.
+        split: validation or test; the metrics' names begin with it.
+        epoch: after which it is, from 1.
+        keep: write the predictions into the run's folder.
+
+    Raises:
+        RuntimeError: the ranks together counted more or fewer samples than there are.
+    """
+    session, workload, model = training.session, training.workload, training.model
+    samples = training.work.data.splits[split]
+    gathers = keep or bool(workload.conditions.metrics)
+    model.eval()
+    # The workload's sums, and the number of samples.
+    sums = torch.zeros(len(workload.SUMS) + 1, dtype=torch.float64, device=session.device)
+    share = rank_share(torch.arange(samples), session.rank, session.world_size)
+    size = -(-training.work.batch_per_worker // training.work.gradient_accumulation)
+    parts = [chosen for chosen in torch.split(share, size) if len(chosen)]  # none if there are more ranks
+    mine = []
+    with closing(training.feed((split, chosen.tolist(), epoch) for chosen in parts)) as fed:
+        for chosen, batch in zip(parts, fed, strict=True):
+            predictions = workload.predict(model, to_device(batch, session.device))
+            sums[:-1] += workload.score(predictions)
+            sums[-1] += len(chosen)
+            if gathers:
+                mine.append(_arrays(predictions))
+    *totals, count = sum_over_ranks(session, sums).tolist()
+    if count != samples:
+        raise RuntimeError(f"The ranks evaluated {count:.0f} samples together, but there are {samples}.")
+    metrics = workload.metrics(dict(zip(workload.SUMS, totals, strict=True)), samples) | {"count": samples}
+    if gathers:
+        metrics |= _together(training, split, mine, keep)
+    return {f"{split}_{name}": value for name, value in metrics.items()}
+
+
+def _together(training: Training, split: str, mine: list[Arrays], keep: bool) -> dict[str, float]:
+    """The further metrics, on every rank, from the predictions of all ranks, which rank 0 keeps if asked."""
+    session, workload = training.session, training.workload
+    gathered = gather_at_first(session, mine)
+    further: dict[str, float] = {}
+    if gathered is not None:
+        parts = [part for of_rank in gathered for part in of_rank]
+        whole = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        if workload.conditions.metrics:
+            further = workload.further_metrics(whole, workload.conditions.metrics)
+        if keep:
+            _write(workload.run / PREDICTIONS.format(split=split), whole)
+    return agree_on(session, further)
+
+
+def _arrays(predictions: Batch) -> Arrays:
+    return {name: tensor.detach().cpu().numpy() for name, tensor in predictions.items()}
+
+
+def _write(path: Path, predictions: Arrays) -> None:
+    """Write a split's predictions whole: a row for each sample, in their order."""
+    from pyarrow import parquet  # which no run needs that keeps none
+
+    columns: dict[str, Any] = {}
+    for name, values in predictions.items():
+        flat = pa.array(values.reshape(-1))
+        columns[name] = flat if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, values[0].size)
+    draft = path.with_name(f".{path.name}.tmp")
+    samples = len(next(iter(predictions.values())))
+    parquet.write_table(pa.table({"sample": np.arange(samples)} | columns), draft)
+    with draft.open("rb") as file:
+        publish(draft, file.fileno())
+    draft.replace(path)
