@@ -31,6 +31,10 @@ class ThreadsError(RuntimeError):
     """The environment asks for a different number of threads than the run."""
 
 
+class ProgramError(RuntimeError):
+    """A program with a loop of its own failed; its text says how."""
+
+
 class CheckpointError(RuntimeError):
     """A checkpoint that must not be used; its text is one sentence that names it."""
 

@@ -104,12 +104,17 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
             stop.grace = STOP_GRACE_TO_KEEP
         # Not earlier, so that a torch that can't be imported leaves an error file, too.
         from training.distributed.liveness import PeerMonitor
-        from training.job import run_job
-        from training.workload import workload_class
 
-        workload_class(spec.work)  # so that all it imports is imported before any timer of training starts
+        if spec.work.data.has_own_loop:
+            from training.program import run_program as run
+        else:
+            from training.job import run_job as run
+            from training.workload import workload_class
+
+            # So that all it imports is imported before any timer of training starts.
+            workload_class(spec.work)
         peers = PeerMonitor(lambda gone: _give_up(out, gone))
-        run_job(spec, data, out, lambda: begin(spec, out, stop), peers, started)
+        run(spec, data, out, lambda: begin(spec, out, stop), peers, started)
     except Yielded as yielded:
         if stop.requested():
             return _report_and_tell(out, yielded, stop, None)

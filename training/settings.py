@@ -61,6 +61,11 @@ class DataSettings(Settings):
         return sizes | ({"test": self.test} if self.test else {})
 
     @property
+    def has_own_loop(self) -> bool:
+        """Whether a program of the user's own trains, and this package only starts it."""
+        return False
+
+    @property
     def tokenizes_later(self) -> bool:
         """Whether samples can also be made from texts in the loop or in the run (`tokenizing`)."""
         return False

@@ -27,7 +27,9 @@ Ends = tuple[float, float]  # of an interval
 class Favoured:
     """What one criterion says."""
 
-    outcome: Literal["stacks", "no difference", "open", "unequal work", "not measured", "not recorded"]
+    outcome: Literal[
+        "stacks", "no difference", "open", "unequal work", "unproven work", "not measured", "not recorded"
+    ]
     stacks: tuple[str, ...] = ()  # that it favours
     claimed: tuple[str, ...] = ()  # those of them favoured by a claim that no test of the stack shows
     over: str | None = None  # the only stack that they are known to be better than; None: all others
@@ -55,9 +57,9 @@ def favoured(
         "pipeline": _fastest(figures, texts),
         "step": _step(stacks, splits),
     }
-    if figures.weights_differ:
-        unequal = Favoured("unequal work")
-        times = {name: each if each == NOT_MEASURED else unequal for name, each in times.items()}
+    if figures.weights_differ or figures.unproven:
+        said = Favoured("unequal work" if figures.weights_differ else "unproven work")
+        times = {name: each if each == NOT_MEASURED else said for name, each in times.items()}
     return {
         **times,
         "waiting": _waiting(stacks, figures),

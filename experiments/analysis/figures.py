@@ -141,6 +141,7 @@ class Figures:
     works: list[SameWork]
     works_of_one_stack: int
     by_chance: int  # runs whose last bits may differ by chance: no weights of theirs are compared
+    without_digest: int  # runs whose programs reported no digest of their weights
     not_run: list[MissingRun]
     attempts: list[Record]  # those that failed or were interrupted
     counting: list[Record]  # including those of users who began at once, which are in no cell
@@ -154,6 +155,11 @@ class Figures:
     def weights_differ(self) -> bool:
         """Whether equal work ended with different weights, so that times can't be compared."""
         return any(not work.equal for work in self.works)
+
+    @property
+    def unproven(self) -> bool:
+        """Whether it is not known what a run did, so that times can't be compared."""
+        return self.without_digest > 0
 
     @property
     def same_steps(self) -> bool | None:
@@ -180,14 +186,16 @@ def figures_of(campaign: Campaign) -> Figures:
     counting = {
         run.run_id: record for run in measured if (record := _newest_ok(records[run.run_id])) is not None
     }
-    certain = [record for record in counting.values() if _is_deterministic(record)]
+    proving = [record for record in counting.values() if record.weights_digest is not None]
+    certain = [record for record in proving if _is_deterministic(record)]
     works, of_one_stack = _same_work(certain)
     return Figures(
         campaign=campaign.file,
         cells=_cells(campaign.file, counting),
         works=works,
         works_of_one_stack=of_one_stack,
-        by_chance=len(counting) - len(certain),
+        by_chance=len(proving) - len(certain),
+        without_digest=len(counting) - len(proving),
         not_run=[
             missing
             for run in measured
@@ -354,7 +362,7 @@ def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int]:
     for found in works.values():
         digests: dict[str, list[str]] = {}
         for record in found:
-            assert record.weights_digest is not None  # a record that counts has it
+            assert record.weights_digest is not None
             digests.setdefault(record.specification.stack, []).append(record.weights_digest)
         if len(digests) > 1:
             work = found[0].specification.work

@@ -228,15 +228,12 @@ class AttemptRunner:
     def _show(self, record: Record, position: str, attempt: Attempt) -> None:
         text = f"{position} · {record.run_id} · {record.status}"
         if record.ok:
-            assert (
-                record.train_s is not None
-                and record.total_s is not None
-                and record.weights_digest is not None
-            )
+            assert record.train_s is not None and record.total_s is not None
             name = record.specification.work.data.metric.replace("_", " ")
             quality = f" · {name} {record.quality:.3f}" if record.quality is not None else ""
             text += f" · trained {record.train_s:.1f} s of {record.total_s:.1f} s{quality}"
-            text += f" · weights {record.weights_digest[:8]}"
+            digest = record.weights_digest
+            text += f" · weights {digest[:8]}" if digest else " · weights not reported"
             self._screen.line(text, "green")
         else:
             self._screen.line(f"{text}: {record.reason} Logs: {attempt.folder}", "red")

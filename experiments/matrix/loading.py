@@ -21,6 +21,7 @@ from training.registry import Outside, register
 from training.spec import explain
 
 MATRICES: Final = EXPERIMENTS / "matrices"
+SCRIPT: Final = "script"  # the workload
 REQUIRED_AXES: Final = ("stack", "workers", "epochs", "seed")
 WHAT: Final = "a matrix is a mapping with name, data and axes; see experiments/matrices/quick.yml."
 
@@ -44,7 +45,7 @@ def load_matrix(name_or_path: str) -> Matrix:
     outside = _outside_workload(file, path.parent)
     known = {} if outside is None else {"workload": outside.name, "workload_digest": outside.digest}
     try:
-        matrix = Matrix.model_validate(file.content | known)
+        matrix = Matrix.model_validate(_with_script(file) | known)
     except ValidationError as error:
         raise UserError(explain(error, file.where(*_places(error)))) from error
     if matrix.name != path.stem:
@@ -63,6 +64,22 @@ def load_matrix(name_or_path: str) -> Matrix:
     for at, fault in seed_faults(matrix.together, combinations):
         raise UserError(f"{file.where(('together', at))}: {fault}")
     return matrix.lying_in(path.parent, None if outside is None else outside.folder)
+
+
+def _with_script(file: NumberedYaml) -> dict[str, Any]:
+    """The content; `script: train.py` is short for the workload of that name, with its `data.script`."""
+    content = dict(file.content)
+    if "script" not in content:
+        return content
+    script, data = content.pop("script"), content.setdefault("data", {})
+    where = file.where(("script",))
+    if "workload" in content or (isinstance(data, dict) and "script" in data):
+        raise UserError(
+            f"{where}: script stands for workload: script with its data.script; keep one of them."
+        )
+    if isinstance(data, dict):
+        content["data"] = data | {"script": script}
+    return content | {"workload": SCRIPT}
 
 
 def _outside_workload(file: NumberedYaml, folder: Path) -> Outside | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from typing import Any, Final
 
+from experiments.matrix.loading import SCRIPT
 from experiments.matrix.model import CONDITION_FIELDS, FROM_CLUSTER, WORK_FIELDS, Matrix
 from experiments.matrix.workers import ALL, GLOBAL_BATCH
 from training.registry import DEFAULT, built_in, settings_of
@@ -31,6 +32,12 @@ def schema() -> Schema:
         "description": "Its name, or the folder of your own, relative to the matrix.",
         "anyOf": [{"enum": known}, {"type": "string", "pattern": r"^[./]"}],
         "default": DEFAULT,
+    }
+    properties[SCRIPT] = {
+        "type": "string",
+        "minLength": 1,
+        "description": "Of a script that runs under torchrun, relative to the matrix: short for workload: "
+        "script with its data.script.",
     }
     fields = _fields()
     properties["defaults"] = {"type": "object", "properties": fields, "additionalProperties": False}
@@ -66,14 +73,20 @@ def _of_workload(name: str) -> Schema:
     """What a built-in workload's own settings must be, if the matrix is for it."""
     data, model = settings_of(name, None)
     named: Schema = {"properties": {"workload": {"const": name}}}
-    if name != DEFAULT:
+    if name == DEFAULT:
+        named["not"] = {"required": [SCRIPT]}
+    else:
         named["required"] = ["workload"]
+    of_data = data.model_json_schema()
+    if name == SCRIPT:
+        named = {"anyOf": [named, {"required": [SCRIPT]}]}
+        of_data["required"].remove(SCRIPT)  # it may be at the top instead
     models = {"anyOf": [kind.model_json_schema() for kind in _kinds(model)]}
     return {
         "if": named,
         "then": {
             "properties": {
-                "data": data.model_json_schema(),
+                "data": of_data,
                 "defaults": {"properties": {FIELD_OF_MODELS: models}},
                 "axes": {"properties": {FIELD_OF_MODELS: {"items": models}}},
             }

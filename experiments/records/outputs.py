@@ -41,8 +41,8 @@ class ResultFile(FiniteModel):
 
     status: str
     epochs: list[Epoch]
-    weights_digest: str
-    validation_count: int
+    weights_digest: str | None
+    validation_count: int | None
 
 
 class LauncherFile(FiniteModel):

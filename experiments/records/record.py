@@ -129,7 +129,7 @@ class Rank(FiniteModel):
     uid: int
     affinity: list[int]  # the cores it may run on
     threads: int
-    interop_threads: int
+    interop_threads: int | None  # None: of a program with a loop of its own, it is not known
     omp_num_threads: str | None
     visible_gpus: str | None = None  # CUDA_VISIBLE_DEVICES, as its launcher set it
     gpu: RankGpu | None = None  # None on a CPU
@@ -138,9 +138,9 @@ class Rank(FiniteModel):
     cpu_capability: str
     versions: dict[str, str]
     environment_digest: str | None
-    steps: int
+    steps: int | None
     train_s: Seconds
-    weights_digest: str
+    weights_digest: str | None
 
 
 class Launch(FiniteModel):
@@ -206,7 +206,7 @@ class Record(FiniteModel):
     slowest_rank: int | None
     phases: Phases | None
     epochs: list[Epoch]
-    weights_digest: str | None
+    weights_digest: str | None  # None in a run that is ok: its program reported none
     validation_correct: int | None  # at the end
     validation_count: int | None
 
@@ -255,7 +255,9 @@ class Record(FiniteModel):
             if self.total_s is None or abs(total - self.total_s) > SUM_TOLERANCE_S:
                 raise ValueError(f"the phases add up to {total:.6f} s, but total_s is {self.total_s}")
         if self.ok:
-            needed = ("ended", "total_s", "train_s", "slowest_rank", "phases", "weights_digest", "launch")
+            needed = ["ended", "total_s", "train_s", "slowest_rank", "phases", "launch"]
+            if not specification.work.data.has_own_loop:
+                needed.append("weights_digest")
             lacking = [name for name in needed if getattr(self, name) is None]
             if lacking:
                 raise ValueError(f"a run that is ok must have {', '.join(lacking)}")

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from experiments.records.observation import Request
 from experiments.records.outputs import RankFile, ResultFile
 from experiments.records.record import Launch, Prepared
-from training.spec import PHASES, RunSpec, explain
+from training.spec import PHASES, RunSpec, Work, explain
 
 
 def run_faults(
@@ -32,7 +32,7 @@ def run_faults(
     if (steps := _resumed_after(outputs)) is not None:
         faults.append(
             f"Training went on from a checkpoint after {steps} steps: its times are those of a part, so that "
-            f"the run does not count (its weights: {result.weights_digest[:8]})."
+            f"the run does not count (its weights: {_short(result.weights_digest)})."
         )
     spec_file = outputs / "spec.json"
     if spec_file.exists():
@@ -48,8 +48,20 @@ def run_faults(
         faults.append(f"Of the ranks 0 to {work.world_size - 1} these left their file: {there}.")
     digests = {rank.weights_digest for rank in ranks} | {result.weights_digest}
     if len(digests) > 1:
-        shown = ", ".join(f"rank {rank.rank}: {rank.weights_digest[:8]}" for rank in ranks)
+        shown = ", ".join(f"rank {rank.rank}: {_short(rank.weights_digest)}" for rank in ranks)
         faults.append(f"The weights differ between ranks ({shown}).")
+    if not work.data.has_own_loop:
+        faults += _count_faults(work, result)
+    for rank in ranks:
+        faults += _rank_faults(request, rank)
+    if len({rank.uid for rank in ranks}) > 1:
+        shown = ", ".join(f"{rank.rank}: uid {rank.uid}" for rank in ranks)
+        faults.append(f"The ranks ran as different users ({shown}).")
+    return faults
+
+
+def _count_faults(work: Work, result: ResultFile) -> list[str]:
+    faults = []
     if result.validation_count != work.data.validation:
         faults.append(
             f"The metrics were counted over {result.validation_count} samples, "
@@ -63,11 +75,6 @@ def run_faults(
     epochs = [epoch.epoch for epoch in result.epochs]
     if epochs != list(range(1, work.epochs + 1)):
         faults.append(f"Of the epochs 1 to {work.epochs} there are figures for {epochs}.")
-    for rank in ranks:
-        faults += _rank_faults(request, rank)
-    if len({rank.uid for rank in ranks}) > 1:
-        shown = ", ".join(f"{rank.rank}: uid {rank.uid}" for rank in ranks)
-        faults.append(f"The ranks ran as different users ({shown}).")
     return faults
 
 
@@ -78,8 +85,8 @@ def prepared_faults(specification: RunSpec, prepared: Prepared | None) -> list[s
         return ["The run made tokens itself (prepared.json), which it was not asked to."] if prepared else []
     if prepared is None:
         return ["The run was to make its tokens itself, but left no prepared.json."]
-    if prepared.rows != data.train + data.validation:
-        return [f"The run made tokens of {prepared.rows} samples instead of {data.train + data.validation}."]
+    if prepared.rows != (samples := sum(data.splits.values())):
+        return [f"The run made tokens of {prepared.rows} samples instead of {samples}."]
     if not prepared.seconds:
         return ["Making the tokens ended before it began (prepared.json): the node's clock was set."]
     return []
@@ -100,6 +107,10 @@ def _resumed_after(outputs: Path) -> int | None:
         except (ValueError, TypeError, KeyError):
             continue  # half a line, from a process that was killed
     return resumed
+
+
+def _short(digest: str | None) -> str:
+    return digest[:8] if digest else "none"
 
 
 def _rank_faults(request: Request, rank: RankFile) -> list[str]:

@@ -35,7 +35,7 @@ from experiments.report.sections.records import records_table
 from experiments.report.sections.references import references_table
 from experiments.report.sections.resource_use import resource_use_table
 from experiments.report.sections.settings import settings_table
-from experiments.report.sections.stack_comparisons import comparisons_table
+from experiments.report.sections.stack_comparisons import comparisons_table, doubt_of
 from experiments.report.sections.time_splits import time_splits_table
 from experiments.report.sections.times import times_table
 from experiments.report.sections.users import users_tables
@@ -90,7 +90,7 @@ def report_tables(analysis: Analysis) -> list[Table]:
     tables = [
         references_table(analysis.references),
         ladders_table(analysis.waterfalls),
-        comparisons_table(analysis.comparisons, baseline, figures.weights_differ),
+        comparisons_table(analysis.comparisons, baseline, doubt_of(figures)),
         from_texts_table(analysis.from_texts, baseline),
         settings_table(analysis.settings),
         time_splits_table(analysis.time_splits),

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import torch
 
-from tests.unit.training.training_helpers import Datasets, data_spec, free_port, load, run_spec
+from tests.unit.training.training_helpers import Datasets, data_spec, load, run_spec
+from training.util.network import free_port
 from training.workloads.text_classification.settings import Data
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,6 +6,7 @@ With a single rank there is no process group, and nothing to do.
 # No `from __future__ import annotations` here: PyTorch needs a hook's annotations to be the types themselves.
 
 import gc
+import time
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, TypeVar
@@ -23,6 +24,8 @@ T = TypeVar("T")
 TIMEOUT: Final = timedelta(minutes=3)
 """How long a rank waits for the others, at the rendezvous and in every collective, before it fails."""
 
+LOOK_EVERY: Final = 0.05  # s
+
 
 def join(session: Session) -> Store | None:
     """Meet the other ranks at `MASTER_ADDR`:`MASTER_PORT`; returns when all are there.
@@ -30,19 +33,47 @@ def join(session: Session) -> Store | None:
     Returns the rendezvous store, for messages between the ranks beside the training; None if there is only
     one rank.
     """
-    if session.world_size == 1:
+    meeting = meet(session)
+    if meeting is None:
         return None
     backend = {"cpu": "gloo", "cuda": "nccl"}[session.device.type]
-    if backend == "nccl":
+    dist.init_process_group(
+        backend, store=meeting.store, rank=session.rank, world_size=session.world_size, timeout=TIMEOUT
+    )
+    wait_for_all(session)
+    return meeting.store
+
+
+class Meeting:
+    """What ranks without a process group share: their rendezvous store."""
+
+    def __init__(self, store: Store, session: Session) -> None:
+        """All ranks have one, with the same store."""
+        self.store, self._session = store, session
+
+    def gather(self, key: str, value: str) -> list[str]:
+        """Every rank's `value`, by rank, on all ranks; each `key` is used once. It waits as long as it takes.
+
+        (If a rank is gone, `training.distributed.liveness` ends the wait, and the process.)
+        """
+        self.store.set(f"{key}/{self._session.rank}", value)
+        keys = [f"{key}/{rank}" for rank in range(self._session.world_size)]
+        while not self.store.check(keys):
+            time.sleep(LOOK_EVERY)
+        return [self.store.get(each).decode() for each in keys]
+
+
+def meet(session: Session) -> Meeting | None:
+    """Find the others at `MASTER_ADDR`:`MASTER_PORT`; None if there is only one rank."""
+    if session.world_size == 1:
+        return None
+    if session.device.type == "cuda":
         choose_interface()
     rendezvous = dist.rendezvous(  # type: ignore[attr-defined]
         "env://", session.rank, session.world_size, timeout=TIMEOUT
     )
-    store: Store
-    store, rank, world_size = next(rendezvous)
-    dist.init_process_group(backend, store=store, rank=rank, world_size=world_size, timeout=TIMEOUT)
-    wait_for_all(session)
-    return store
+    store, _, _ = next(rendezvous)
+    return Meeting(store, session)
 
 
 def leave(session: Session) -> None:

@@ -26,8 +26,10 @@ class Screen:
         if event == "start":
             self._epochs, self._metric = figures["epochs"], figures["metric"]
             self._line(
-                f"{figures['model']}, {figures['parameters']:,} parameters; {figures['data']}; "
-                f"{figures['world_size']} ranks, {self._epochs} epochs of {figures['steps_per_epoch']} steps"
+                figures["model"]
+                + (f", {figures['parameters']:,} parameters" if "parameters" in figures else "")
+                + f"; {figures['data']}; {figures['world_size']} ranks, "
+                + f"{self._epochs} epochs of {figures['steps_per_epoch']} steps"
             )
         elif event == "step":
             self._step(figures)
@@ -35,7 +37,8 @@ class Screen:
             self._end_bar()
             value = figures.get(f"validation_{self._metric}")
             self._line(
-                f"epoch {figures['epoch']} of {self._epochs}: loss {figures['train_loss']:.4f}"
+                f"epoch {figures['epoch']} of {self._epochs}: "
+                + (f"loss {figures['train_loss']:.4f}" if "train_loss" in figures else "done")
                 + (f", validation {self._metric.replace('_', ' ')} {value:.4f}" if value is not None else "")
                 + f", {figures['seconds']:.1f} s"
             )

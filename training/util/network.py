@@ -18,6 +18,14 @@ def address_towards(host: str, port: int) -> str:
         return str(probe.getsockname()[0])
 
 
+def free_port() -> int:
+    """A TCP port on loopback that nothing listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def interface_of(address: str, interfaces: Mapping[str, list[str]]) -> str:
     """Name of the interface that has an address.
 

@@ -36,7 +36,7 @@ def _of_times(analysis: Analysis) -> list[str]:
     """
     figures, compared = analysis.figures, analysis.comparisons
     lacking, workers = _lacking(figures), _workers(figures)
-    if figures.weights_differ:
+    if figures.weights_differ or figures.unproven:
         return [NOT_OF_TIMES, workers, *lacking]
     asked = [*step_sentences(analysis.waterfalls), *setting_sentences(analysis.settings)]
     times = _times(compared, figures.campaign.baseline)
@@ -50,6 +50,10 @@ def _of_times(analysis: Analysis) -> list[str]:
 
 def weights_sentence(figures: Figures) -> str:
     """Whether equal work gave equal weights on all stacks, and which runs prove nothing about that."""
+    if figures.unproven:
+        runs = counted(figures.without_digest, "run")
+        unproven = f"Equal work is not proven: the programs of {runs} reported no digest of their weights."
+        return f"{unproven} {_on_weights(figures)}" if figures.works else unproven
     if not figures.by_chance:
         return _on_weights(figures)
     without = f"{counted(figures.by_chance, 'run')} without deterministic algorithms"

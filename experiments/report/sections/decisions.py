@@ -93,6 +93,7 @@ def favoured_text(found: Favoured) -> str:
     return {
         "no difference": "no difference",
         "unequal work": "can't tell: equal work gave different weights",
+        "unproven work": "can't tell: equal work is not proven",
         "not measured": "not measured here",
         "not recorded": "not recorded",
     }[found.outcome]

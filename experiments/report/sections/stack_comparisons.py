@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from experiments.analysis.comparisons import StackComparison
+from experiments.analysis.figures import Figures
 from experiments.report.formats import P_VALUE, Format, Value, plain_interval
 from experiments.report.names import stack_text
 from experiments.report.tables import Table, columns
 from experiments.report.verdict_words import corrected_text, verdict
 
 WEIGHTS_DIFFER: Final = "Equal work did NOT give equal weights, so nothing follows from these ratios. "
+UNPROVEN: Final = "Equal work is not proven, so nothing follows from these ratios. "
 RATIO: Final = Format(3)
 
 
@@ -20,11 +22,18 @@ def comparisons_title(baseline: str) -> str:
     return f"Against {baseline}"
 
 
-def comparisons_table(found: Sequence[StackComparison], baseline: str, weights_differ: bool = False) -> Table:
-    """Every comparison, with a warning if equal work ended with different weights."""
+def doubt_of(figures: Figures) -> str:
+    """Why nothing follows from ratios between stacks; empty if nothing speaks against them."""
+    if figures.weights_differ:
+        return WEIGHTS_DIFFER
+    return UNPROVEN if figures.unproven else ""
+
+
+def comparisons_table(found: Sequence[StackComparison], baseline: str, doubt: str = "") -> Table:
+    """Every comparison, after a `doubt` about all of them."""
     return Table(
         title=comparisons_title(baseline),
-        before=(WEIGHTS_DIFFER if weights_differ else "")
+        before=doubt
         + (
             "Geometric means of the ratios between runs with the same seed; the intervals are Student's, of "
             f"their logarithms. {corrected_text([each.ratio.p for each in found])}"

@@ -14,16 +14,9 @@ from typing import Any
 import pytest
 
 from tests.reviews import movie_reviews
-from tests.unit.training.training_helpers import (
-    SENTENCES,
-    Datasets,
-    Ranks,
-    Run,
-    as_rank,
-    free_port,
-    prepare_texts,
-)
+from tests.unit.training.training_helpers import SENTENCES, Datasets, Ranks, Run, as_rank, prepare_texts
 from training.spec import RunSpec
+from training.util.network import free_port
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is loaded, by this process or by those it starts
 

@@ -13,9 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from tests.unit.training.training_helpers import events, free_port
+from tests.unit.training.training_helpers import events
 from training.rank import run_rank
 from training.spec import RunSpec
+from training.util.network import free_port
 
 PATIENCE = 120.0  # s
 

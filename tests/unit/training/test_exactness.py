@@ -16,18 +16,10 @@ import torch.distributed as dist
 from torch.nn import functional
 from torch.nn.parallel import DistributedDataParallel
 
-from tests.unit.training.training_helpers import (
-    TINY,
-    Datasets,
-    Ranks,
-    Run,
-    data_spec,
-    free_port,
-    load,
-    run_spec,
-)
+from tests.unit.training.training_helpers import TINY, Datasets, Ranks, Run, data_spec, load, run_spec
 from training.data.batches import global_batches
 from training.spec import RunSpec
+from training.util.network import free_port
 from training.util.seeds import derive_seed
 from training.weights import weights_digest
 from training.workload import open_workload

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -54,14 +53,6 @@ def load(path: Path) -> dict[str, Any]:
 def events(out: Path) -> list[dict[str, Any]]:
     """The events that a run reported."""
     return [json.loads(line) for line in (out / "progress.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
-def free_port() -> int:
-    """A TCP port on loopback that nothing listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def as_rank(rank: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

@@ -110,8 +110,8 @@ def threads_text(threads: int) -> str:
 
 
 def samples_of(spec: RunSpec) -> int:
-    """Number of samples in a run's two splits."""
-    return spec.work.data.train + spec.work.data.validation
+    """Number of samples in a run's splits."""
+    return sum(spec.work.data.splits.values())
 
 
 def prepare_in_run(

@@ -1,0 +1,1 @@
+NAME = "ended.txt"
