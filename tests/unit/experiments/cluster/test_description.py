@@ -28,13 +28,13 @@ def test_variables_of_ranks_that_cannot_be_are_refused(
 ) -> None:
     spec = DataSpec.model_validate({"data": DATA})
     dataset = {"digest": "d" * 64, "spec": canonical(spec.data)}
-    (workplace.cluster_folder / "dataset.json").write_text(json.dumps(dataset))
+    (workplace.cluster_folder / "dataset-1.json").write_text(json.dumps(dataset))
     workplace.cluster(rank_environment={"NCCL_DEBUG": "INFO"})
-    assert read_prepared(workplace.cluster_folder, spec).cluster.rank_environment == {"NCCL_DEBUG": "INFO"}
+    assert read_prepared(workplace.cluster_folder, [spec]).cluster.rank_environment == {"NCCL_DEBUG": "INFO"}
 
     workplace.cluster(rank_environment=variables)
     with pytest.raises(UserError) as raised:
-        read_prepared(workplace.cluster_folder, spec)
+        read_prepared(workplace.cluster_folder, [spec])
     assert str(raised.value).startswith("What the inventory sets is not valid: ") and said in str(
         raised.value
     )
