@@ -88,7 +88,7 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
     playbooks = Playbooks(REPOSITORY, interrupts, screen)
     if arguments.command == "plan":
         with prepared_cluster(playbooks, matrix, RESULTS, "plan", arguments.break_lock) as prepared:
-            plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
+            plan = make_plan(matrix, prepared.cluster, prepared.data_digests)
             if arguments.only is not None:
                 plan = with_warm_ups(plan, whole_groups(plan, runs_that_fit(plan, arguments.only)))
             workers = {name: prepared.cluster.nodes[name] for name in prepared.cluster.workers}

@@ -163,11 +163,12 @@ class Figures:
 
     @property
     def same_steps(self) -> bool | None:
-        """Whether an epoch has as many steps with any number of workers; None with only one number."""
-        works = [record.specification.work for record in self.counting]
-        if len({work.workers for work in works}) < 2:
-            return None
-        return len({work.steps_per_epoch for work in works}) == 1
+        """Whether an epoch of equal data has as many steps with any number of workers; None with only one."""
+        steps: dict[str, dict[int, set[int]]] = {}  # by data set and workers
+        for work in (record.specification.work for record in self.counting):
+            steps.setdefault(work.data_digest, {}).setdefault(work.workers, set()).add(work.steps_per_epoch)
+        several = [set().union(*found.values()) for found in steps.values() if len(found) > 1]
+        return all(len(found) == 1 for found in several) if several else None
 
 
 def half_width(accuracy: float, count: int) -> float:

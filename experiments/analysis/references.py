@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.statistics import Ratio
+from experiments.matrix.model import OF_DATA
 from experiments.matrix.references import OVERHEADS, Reference
 from training.spec import RunSpec
 
@@ -96,6 +97,8 @@ def _fits(reference: Reference, cell: Cell, specification: RunSpec) -> bool:
     work, conditions = specification.work, specification.conditions
     for name, wanted in reference.axes.items():
         field = getattr(work, name, getattr(conditions, name, ABSENT))
+        if name.startswith(OF_DATA):
+            field = getattr(work.data, name.removeprefix(OF_DATA), ABSENT)
         if isinstance(wanted, dict) and hasattr(field, "model_dump"):
             field = {key: value for key, value in field.model_dump().items() if key in wanted}
         if wanted not in (cell.axes.get(name, ABSENT), field):

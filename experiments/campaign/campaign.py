@@ -25,6 +25,7 @@ from experiments.records.record import RECORD, Record
 from experiments.util.errors import UserError
 from experiments.util.files import campaign_name, is_campaign_name, sha256, utc_now, write_whole
 from experiments.util.models import FrozenModel
+from training.settings import DataSettings
 from training.spec import explain
 
 FILE: Final = "campaign.json"
@@ -46,8 +47,20 @@ class CampaignFile(FrozenModel):
     ladders: list[Ladder] = Field(default_factory=list)
     stacks_missing: dict[str, str]
     environment: Environment
-    dataset: dict[str, Any]  # dataset.json
+    dataset: dict[str, Any]  # dataset.json; if there are several, the first
+    datasets: list[dict[str, Any]] = Field(default_factory=list)  # all, if there are several
     references: list[Reference] = Field(default_factory=list)  # at its start; not part of its identity
+
+    @property
+    def every_dataset(self) -> dict[str, dict[str, Any]]:
+        """The descriptions of all its data sets, by digest."""
+        return {each["digest"]: each for each in self.datasets or [self.dataset]}
+
+    @property
+    def data_of_runs(self) -> dict[str, DataSettings]:
+        """The settings of its data sets, by digest, in the order of the matrix."""
+        works = [run.specification.work for run in self.measured]
+        return {work.data_digest: work.data for work in works if work.data_digest in self.every_dataset}
 
     @property
     def measured(self) -> list[PlannedRun]:
@@ -175,6 +188,7 @@ def create_campaign(
 ) -> Campaign:
     """Makes a new campaign's folder atomically: under another name, then renamed."""
     started, presentation = _free_second(results), presentation_of(matrix)
+    datasets = [dataset.model_dump(mode="json") for dataset in prepared.datasets]
     file = CampaignFile(
         matrix=matrix.name,
         name=campaign_name(started),
@@ -186,7 +200,8 @@ def create_campaign(
         ladders=presentation.ladders,
         stacks_missing=prepared.cluster.stacks_missing,
         environment=environment_of(prepared.cluster, git),
-        dataset=prepared.dataset_file,
+        dataset=datasets[0],
+        datasets=datasets if len(datasets) > 1 else [],
         references=prepared.references,
     )
     if sha256(archive) != identity.code:

@@ -24,13 +24,14 @@ class Identity(FrozenModel):
     environment: str
     launching: Sha256  # of the roles and the playbook that launch runs of the matrix's stacks
     image: str | None
-    dataset: Sha256
+    dataset: Sha256  # if there are several, the first
     hardware: dict[str, str]
     workers: list[str]  # in the order in which runs take them
     settings: dict[str, Sha256]  # digest of the inventory's settings, for each stack
     stacks: list[str]  # those on the cluster
     runs: list[str]  # run ids, which depend on the cluster's pinning, link, device and slots
     launching_of: dict[str, Sha256] = Field(default_factory=dict)  # `launching` of each stack alone
+    datasets: list[Sha256] = Field(default_factory=list)  # all, if there are several
 
     def differences(self, other: Identity) -> list[str]:
         """What is different in `other`, in words."""
@@ -41,6 +42,7 @@ class Identity(FrozenModel):
             "environment": "the environment",
             "image": "the image",
             "dataset": "the data set",
+            "datasets": "the data sets",
             "hardware": "the nodes",
             "workers": "the order of the workers",
             "settings": "the inventory's settings for the stacks",
@@ -48,7 +50,9 @@ class Identity(FrozenModel):
             "runs": "the conditions on the cluster",
         }
         changed = [name for name in words if getattr(self, name) != getattr(other, name)]
-        if len(changed) > 1 and ({"matrix", "dataset"} & set(changed)):
+        if {"dataset", "datasets"} <= set(changed):
+            changed.remove("dataset")
+        if len(changed) > 1 and ({"matrix", "dataset", "datasets"} & set(changed)):
             # Then the run ids differ anyway, and naming them adds nothing.
             changed = [name for name in changed if name != "runs"]
         return [words[name] for name in changed]
@@ -68,20 +72,21 @@ def identity_of(
     root: Path, matrix: Matrix, prepared: PreparedCluster, code_digest: str, plan: list[PlannedRun]
 ) -> Identity:
     """The identity of a campaign of `matrix`, with the repository and the cluster as they are now."""
-    cluster = prepared.cluster
+    cluster, datasets = prepared.cluster, [dataset.digest for dataset in prepared.datasets]
     return Identity(
         matrix=matrix.content(),
         code=code_digest,
         launching=launching_digest(root, matrix.stacks),
         environment=cluster.environment_digest,
         image=cluster.image.id,
-        dataset=prepared.dataset.digest,
+        dataset=datasets[0],
         hardware=cluster.hardware,
         workers=cluster.workers,
         settings={stack: cluster.settings[stack] for stack in matrix.stacks if stack in cluster.settings},
         stacks=sorted(cluster.stacks),
         runs=[run.run_id for run in plan],
         launching_of={stack: launching_digest(root, [stack]) for stack in matrix.stacks},
+        datasets=datasets if len(datasets) > 1 else [],
     )
 
 

@@ -79,7 +79,7 @@ def run_matrix(
                 AttemptRunner(playbooks, open_campaign(folder), prepared, git).recover()
             except UserError as error:
                 playbooks.screen.line(f"Skipped: {error}", "yellow")
-        plan = make_plan(matrix, prepared.cluster, prepared.dataset.digest)
+        plan = make_plan(matrix, prepared.cluster, prepared.data_digests)
         fitting = runs_that_fit(plan, options.only)  # fails before a campaign without runs is created
         campaign = campaign_for(root, playbooks, matrix, prepared, git, plan, options)
         if git.patch is not None:

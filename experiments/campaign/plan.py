@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field, ValidationError
@@ -13,7 +13,7 @@ from experiments.cluster.description import Cluster
 from experiments.cluster.room import why_no_room, why_no_slow_worker
 from experiments.matrix.model import Matrix
 from experiments.matrix.seeds import WARM_UP_SEEDS
-from experiments.matrix.specification import ClusterDefaults, make_specification
+from experiments.matrix.specification import NO_DIGEST, ClusterDefaults, make_specification
 from experiments.matrix.workers import why_not_shared
 from experiments.util.errors import UserError
 from experiments.util.models import FrozenModel
@@ -41,13 +41,18 @@ class PlannedRun(FrozenModel):
         return tuple((name, repr(value)) for name, value in self.axes.items() if name != "seed")
 
 
-def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[PlannedRun]:
+def make_plan(matrix: Matrix, cluster: Cluster, data_digests: str | Mapping[str, str]) -> list[PlannedRun]:
     """Every run of `matrix` in running order; those that this cluster can't make say why.
 
     Block by block (the runs of one seed on one setting of the cluster, such as its link rate), each in the
     matrix's arrangement; before a stack's first run in a block comes its warm-up, if the matrix has any.
 
     Runs that start together are in one block and follow one another.
+
+    Args:
+        matrix: what to run.
+        cluster: where.
+        data_digests: of the data set that all runs take; or that of each, by its specification's digest.
 
     Raises:
         UserError: a run of `workers: all` is not valid with this cluster's number of workers.
@@ -56,7 +61,7 @@ def make_plan(matrix: Matrix, cluster: Cluster, data_digest: str) -> list[Planne
     first_seed = {seed: seeds[0] for seeds in matrix.together for seed in seeds}
     blocks: dict[tuple[str, ...], list[PlannedRun]] = {}
     for at, combination in enumerate(matrix.combinations()):
-        run = _planned(matrix, combination, cluster, data_digest)
+        run = _planned(matrix, combination, cluster, data_digests)
         conditions = run.specification.conditions
         setting = (conditions.link_rate or "", conditions.pinning, conditions.device)
         seed = run.specification.work.seed
@@ -137,7 +142,16 @@ def _warm_up(runs: Iterable[PlannedRun]) -> PlannedRun:
     )
 
 
-def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data_digest: str) -> PlannedRun:
+def _planned(
+    matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data_digests: str | Mapping[str, str]
+) -> PlannedRun:
+    excluded = matrix.excluded(combination)
+    if isinstance(data_digests, str):
+        data_digest = data_digests
+    elif excluded is None:
+        data_digest = data_digests[matrix.data_spec(combination).digest]
+    else:  # its data set is prepared only if another run takes it
+        data_digest = data_digests.get(matrix.data_spec(combination).digest, NO_DIGEST)
     try:
         specification = make_specification(matrix, combination, data_digest, _defaults(cluster))
     except ValidationError as error:
@@ -147,7 +161,7 @@ def _planned(matrix: Matrix, combination: dict[str, Any], cluster: Cluster, data
         run_id=specification.run_id,
         axes=combination,
         specification=specification,
-        cannot_run=matrix.excluded(combination)
+        cannot_run=excluded
         or why_not_shared(matrix.global_batch(combination), specification.work.world_size)
         or why_not(specification, cluster),
     )

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from experiments.campaign.attempt import VARIABLES, Attempt
 from experiments.campaign.code_archive import training_archive
@@ -17,7 +18,9 @@ from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
 from experiments.util.files import utc_now, write_whole
 from experiments.util.processes import end_marked, has_process, marks_in_use, processes_with
+from experiments.util.words import counted
 from training.settings import canonical
+from training.spec import DataSpec
 
 PREFIX = ".prepare-"  # then the controller's process id
 
@@ -30,7 +33,7 @@ def prepared_cluster(
 
     Args:
         playbooks: how playbooks are called.
-        matrix: the one whose data is prepared.
+        matrix: the one whose data sets are prepared.
         results: the folder with the results of all matrices.
         verb: what the lock is taken for.
         break_lock: take the lock even from a holder that may still be alive.
@@ -55,20 +58,21 @@ def prepared_cluster(
 
 def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> PreparedCluster:
     screen, log, started = playbooks.screen, folder / "prepare.log", utc_now()
+    specs = matrix.data_specs
+    what = "the data set" if len(specs) == 1 else counted(len(specs), "data set")
 
     def tick() -> None:
         seconds = (utc_now() - started).total_seconds()
         screen.status(
-            f"preparing the cluster and the data set ({seconds:.0f} s)" if screen.is_terminal else "preparing"
+            f"preparing the cluster and {what} ({seconds:.0f} s)" if screen.is_terminal else "preparing"
         )
 
-    screen.status("preparing the cluster and the data set", now=True)
+    screen.status(f"preparing the cluster and {what}", now=True)
     archive = folder / "training.zip"
     write_whole(archive, training_archive(playbooks.root, matrix.workload_folder))
     variables = {
         "prepare_code_archive": str(archive.absolute()),
-        "prepare_data_spec": canonical(matrix.data_spec),
-        "prepare_named": list(matrix.data.files),
+        "prepare_data_sets": data_sets_asked(matrix, specs),
         "prepare_files": str(matrix.folder.absolute()),
         "prepare_dest": str(folder.absolute()),
     }
@@ -78,7 +82,19 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> PreparedClus
         shown = "\n".join(f"  {line}" for line in last_lines(log))
         message = failure_message(log) or "its last lines are above"
         raise UserError(f"{shown}\nplaybooks/prepare.yml failed: {message} Its full output is in {log}.")
-    return read_prepared(folder, matrix.data_spec)
+    return read_prepared(folder, specs)
+
+
+def data_sets_asked(matrix: Matrix, specs: Sequence[DataSpec]) -> list[dict[str, Any]]:
+    """The data sets as the playbook takes them: each has the files that none before it has."""
+    asked, copied = [], set[str]()
+    for spec in specs:
+        values = {axis: getattr(spec.data, name) for axis, name in matrix.data_axes.items()}
+        files = [name for name in dict.fromkeys(spec.data.files) if name not in copied]
+        copied.update(files)
+        name = ", ".join(f"{axis}={value}" for axis, value in values.items())
+        asked.append({"name": name, "spec": canonical(spec), "files": files})
+    return asked
 
 
 def end_orphaned_playbooks(playbooks: Playbooks, results: Path) -> None:

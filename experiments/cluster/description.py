@@ -1,7 +1,8 @@
-"""What `playbooks/prepare.yml` reports: the cluster, and the data set staged on it."""
+"""What `playbooks/prepare.yml` reports: the cluster, and the data sets staged on it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -56,7 +57,7 @@ class Cluster(BaseModel):
 
 
 class Dataset(BaseModel):
-    """dataset.json, as `training prepare` wrote it; only the fields used here are declared."""
+    """A dataset.json, as `training prepare` wrote it; only the fields used here are declared."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -70,36 +71,42 @@ class PreparedCluster(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     cluster: Cluster
-    dataset: Dataset
-    dataset_file: dict[str, Any]
+    datasets: list[Dataset] = Field(min_length=1)
+    data_digests: dict[str, Sha256]  # of the data sets, by the digest of their specifications
     references: list[Reference]
 
 
 Model = TypeVar("Model", bound=BaseModel)
 
 
-def read_prepared(folder: Path, requested: DataSpec) -> PreparedCluster:
+def read_prepared(folder: Path, requested: Sequence[DataSpec]) -> PreparedCluster:
     """What prepare.yml left in `folder`.
 
     Raises:
-        UserError: a file is missing or not valid, the data set is not the requested one, or the inventory's
+        UserError: a file is missing or not valid, a data set is not the requested one, or the inventory's
             references or variables of ranks are not valid.
     """
     # The playbook may report more than is used here.
     cluster = read_json(Cluster, folder / "cluster.json", "playbooks/prepare.yml", extra="ignore")
-    dataset = read_json(Dataset, folder / "dataset.json", "playbooks/prepare.yml")
-    if dataset.spec != canonical(requested.data):
-        raise UserError(
-            f"playbooks/prepare.yml did not prepare the matrix's data set, but another one: {dataset.spec}."
-        )
+    datasets = []
+    for number, asked in enumerate(requested, start=1):
+        dataset = read_json(Dataset, folder / f"dataset-{number}.json", "playbooks/prepare.yml")
+        if dataset.spec != canonical(asked.data):
+            raise UserError(
+                "playbooks/prepare.yml did not prepare the matrix's data set, but another one: "
+                f"{dataset.spec}."
+            )
+        datasets.append(dataset)
     try:
         Conditions(rank_environment=cluster.rank_environment)
     except ValidationError as error:
         raise UserError(explain(error, "What the inventory sets")) from error
     return PreparedCluster(
         cluster=cluster,
-        dataset=dataset,
-        dataset_file=dataset.model_dump(mode="json"),
+        datasets=datasets,
+        data_digests={
+            asked.digest: dataset.digest for asked, dataset in zip(requested, datasets, strict=True)
+        },
         references=read_references(cluster.references),
     )
 

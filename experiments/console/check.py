@@ -103,7 +103,7 @@ def _record_faults(campaign: Campaign, record: Record, outputs: Path) -> Iterato
         yield f"{place}: it ran code other than the campaign's."
     if record.ok and record.environment.environment_digest != campaign.file.identity.environment:
         yield f"{place}: it ran in an environment other than the campaign's."
-    if record.ok and record.specification.work.data_digest != campaign.file.identity.dataset:
+    if record.ok and record.specification.work.data_digest not in campaign.file.every_dataset:
         yield f"{place}: it used a data set other than the campaign's."
     patch = record.environment.git.patch
     if patch is not None and not (campaign.folder / patch_name(patch)).is_file():

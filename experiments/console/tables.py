@@ -11,7 +11,8 @@ from experiments.campaign.plan import PlannedRun
 from experiments.cluster.environment import Node
 from experiments.cluster.progress import duration
 from experiments.cluster.room import cores_used, differences, spare_cores
-from experiments.report.formats import GROUPED, TENTHS, Format, number
+from experiments.report.data_words import data_words
+from experiments.report.formats import TENTHS, Format, number
 from experiments.util.screen import Screen
 from experiments.util.words import counted, listed
 from training.spec import RunSpec
@@ -82,13 +83,13 @@ def _about(workers: Mapping[str, Node], runs: Sequence[RunSpec]) -> Iterator[str
 
 def show_work(screen: Screen, campaign: Campaign) -> None:
     """Which model is trained on which data."""
-    plan = campaign.file.plan
-    data, works = plan[0].specification.work.data, [run.specification.work for run in plan]
+    works = [run.specification.work for run in campaign.file.plan]
     models = list(dict.fromkeys(work.model.text(work.data) for work in works))
-    note = campaign.file.dataset.get("source", {}).get("note", "")
+    data, sets = data_words(campaign.file), len(campaign.file.data_of_runs)
+    several = f", {counted(sets, 'data set')} in all" if sets > 1 else ""
     screen.line(
-        f"Data: {data.name}, {number(data.train, GROUPED)} to train and "
-        f"{number(data.validation, GROUPED)} to validate. {note}".strip()
+        f"Data: {data.name}, {data.train} to train and {data.validation} to validate{several}. "
+        f"{data.notes}".strip()
     )
     screen.line(f"Model: {'; '.join(models)}.")
 
@@ -97,7 +98,7 @@ def show_campaign(screen: Screen, campaign: Campaign) -> None:
     """What became of every run, as a table."""
     warm_ups = [run for run in campaign.file.plan if run.warm_up]
     rows = [_row(campaign, run) for run in [*campaign.file.measured, *warm_ups]]
-    metric = campaign.file.plan[0].specification.work.data.metric.replace("_", " ")
+    metric = data_words(campaign.file).metric
     columns = ["run", "status", "train s", "total s", metric, "weights", ""]
     screen.table(f"Campaign {campaign.file.name} of {campaign.file.matrix}", columns, rows, status_column=1)
     screen.line(f"Records: {campaign.folder}")

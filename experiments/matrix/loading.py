@@ -9,7 +9,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from experiments.matrix.ladders import ladder_faults
-from experiments.matrix.model import FIELDS, FROM_DATA, Matrix
+from experiments.matrix.model import FIELDS, FROM_DATA, OF_DATA, Matrix
 from experiments.matrix.seeds import WARM_UP_SEEDS, seed_faults
 from experiments.matrix.specification import make_specification
 from experiments.matrix.workers import GLOBAL_BATCH, batch_fault, most_workers
@@ -118,12 +118,21 @@ def _check_fields(matrix: Matrix, file: NumberedYaml) -> None:
             f"{file.where(('axes',))}: axes lacks {', '.join(missing)}; "
             f"every matrix has {', '.join(REQUIRED_AXES)}, even if only with one value."
         )
+    of_data = frozenset(type(matrix.data).model_fields)
     for part, allowed in (("axes", FIELDS | {"stack"}), ("defaults", FIELDS)):
         for name in getattr(matrix, part):
             where = file.where((part, name))
-            if name in FROM_DATA:
+            if name.startswith(OF_DATA) and part == "axes":
+                if name.removeprefix(OF_DATA) not in of_data:
+                    raise UserError(
+                        f"{where}: axes.{name} is not a setting of the data of {matrix.workload}; "
+                        f"its settings are {_list(of_data)}."
+                    )
+                continue
+            if name in FROM_DATA or name.startswith(OF_DATA):
                 top = "workload" if name.startswith("workload") else "data"
-                raise UserError(f"{where}: {part}.{name} comes from `{top}` at the top; remove it.")
+                axis = "; an axis names a setting, as data.train does" if name == "data" else ""
+                raise UserError(f"{where}: {part}.{name} comes from `{top}` at the top; remove it{axis}.")
             if name not in allowed:
                 raise UserError(
                     f"{where}: {part}.{name} is not a field of the work or the conditions; "
@@ -178,11 +187,7 @@ def _check_values(matrix: Matrix, combinations: list[dict[str, Any]], file: Numb
         try:
             specification = make_specification(matrix, combination)
         except ValidationError as error:
-            places = [_origin(matrix, combination, place) for place in _places(error)]
-            where = file.where(*places)
-            if not any(places):
-                where += f" (with {', '.join(f'{name}={value}' for name, value in combination.items())})"
-            raise UserError(explain(error, where)) from error
+            raise UserError(explain(error, _where(matrix, combination, error, file))) from error
         seed = specification.work.seed
         if matrix.order.warm_ups and seed >= WARM_UP_SEEDS:
             where = file.where(_origin(matrix, combination, ("seed",)))
@@ -192,9 +197,26 @@ def _check_values(matrix: Matrix, combinations: list[dict[str, Any]], file: Numb
             )
 
 
+def _where(matrix: Matrix, combination: dict[str, Any], error: ValidationError, file: NumberedYaml) -> str:
+    """The lines of the values that are at fault, or else the values of the run."""
+    faults, named = _places(error), dict[str, Any]()
+    if ("data",) in faults:  # values that are good by themselves contradict one another
+        named = {axis: combination[axis] for axis in matrix.data_axes}
+        faults += [(axis,) for axis in named]
+    places = [_origin(matrix, combination, place) for place in faults]
+    named = named if any(places) else combination
+    told = f" (with {', '.join(f'{name}={value}' for name, value in named.items())})" if named else ""
+    return file.where(*places) + told
+
+
 def _origin(matrix: Matrix, combination: dict[str, Any], place: Place) -> Place:
     """Where the file sets the value that the specification has at `place`."""
     inner = place[1:] if place and place[0] in ("work", "conditions") else place
+    if inner[:1] == ("data",):
+        axis = OF_DATA + ".".join(map(str, inner[1:2]))
+        if axis not in matrix.data_axes:
+            return inner[1:] and inner
+        inner = (axis, *inner[2:])
     if not inner:
         return ()
     name = str(inner[0])

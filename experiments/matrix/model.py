@@ -1,10 +1,11 @@
 """Matrices: the runs of a campaign, as a user writes them in YAML.
 
 A matrix has `data`, which is prepared once, `defaults` (fields of the work and the conditions that are the
-same in every run) and `axes`, whose combinations are the runs. `rows` adds runs; `exclude` leaves some out
-and gives the reason. `order` sets their order, `ladders` the cells that the report compares to find where an
-overhead comes from, and `together` the runs that start at the same moment. `workers: all` means 1, 2 and so
-on, up to the cluster's number of workers.
+same in every run) and `axes`, whose combinations are the runs. An axis `data.max_length` varies a setting of
+the data; each combination of such values is a data set of its own. `rows` adds runs; `exclude` leaves some
+out and gives the reason. `order` sets their order, `ladders` the cells that the report compares to find where
+an overhead comes from, and `together` the runs that start at the same moment. `workers: all` means 1, 2 and
+so on, up to the cluster's number of workers.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ FROM_DATA: Final = frozenset({*DataSpec.model_fields, "data_digest"})
 CONDITION_FIELDS: Final = frozenset(Conditions.model_fields)
 WORK_FIELDS: Final = frozenset(Work.model_fields) - FROM_DATA - CONDITION_FIELDS
 FIELDS: Final = WORK_FIELDS | CONDITION_FIELDS | {GLOBAL_BATCH}
+OF_DATA: Final = "data."  # how axes begin that vary a setting of the data
 FROM_CLUSTER: Final = "cluster"  # as a value of threads: as many as the inventory sets
 
 
@@ -66,7 +68,7 @@ class Matrix(BaseModel):
     description: str = ""
     workload_digest: Sha256 | None = None  # of the content of a user's own workload; None = it is built in
     workload: str = DEFAULT
-    data: AnyData  # the workload's own
+    data: AnyData  # the workload's own; values of axes replace them
     defaults: dict[str, Any] = Field(default_factory=dict)
     axes: Axes
     rows: list[dict[str, Any]] = Field(default_factory=list)
@@ -103,9 +105,27 @@ class Matrix(BaseModel):
         return self._workload_folder
 
     @property
-    def data_spec(self) -> DataSpec:
-        """Which data, for which workload: what `prepare` needs."""
-        return DataSpec(workload_digest=self.workload_digest, workload=self.workload, data=self.data)
+    def data_axes(self) -> dict[str, str]:
+        """The axes that vary a setting of the data, each with the setting's name."""
+        return {axis: axis.removeprefix(OF_DATA) for axis in self.axes if axis.startswith(OF_DATA)}
+
+    def data_spec(self, combination: Mapping[str, Any]) -> DataSpec:
+        """Which data a run takes, for which workload: what `prepare` needs.
+
+        Raises:
+            pydantic.ValidationError: its settings of the data are not valid.
+        """
+        values = {name: combination[axis] for axis, name in self.data_axes.items()}
+        # As the user gave them: a workload may tell what was given from what was left out.
+        data: Any = self.data.model_dump(exclude_unset=True) | values if values else self.data
+        return DataSpec(workload_digest=self.workload_digest, workload=self.workload, data=data)
+
+    @property
+    def data_specs(self) -> list[DataSpec]:
+        """The data sets of all runs that are not excluded (of the first, if all are), each once."""
+        combinations = self.combinations()
+        taken = [each for each in combinations if self.excluded(each) is None] or combinations[:1]
+        return list({spec.digest: spec for spec in map(self.data_spec, taken)}.values())
 
     def lying_in(self, folder: Path, workload_folder: Path | None = None) -> Matrix:
         """A copy of the matrix whose file is in `folder`, and its workload in a folder of its own."""

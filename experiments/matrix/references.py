@@ -19,7 +19,7 @@ from pydantic import (
     model_validator,
 )
 
-from experiments.matrix.model import FIELDS
+from experiments.matrix.model import FIELDS, OF_DATA
 from experiments.util.errors import UserError
 from experiments.util.files import json_text, write_whole
 from training.spec import explain
@@ -81,7 +81,7 @@ class Reference(BaseModel):
     def _says_which_figure(self) -> Reference:
         if "seed" in self.axes:
             raise ValueError("a cell is the mean over its seeds; remove seed")
-        unknown = [name for name in self.axes if name not in AXES]
+        unknown = [name for name in self.axes if name not in AXES and not name.startswith(OF_DATA)]
         if unknown:
             raise ValueError(
                 f"{unknown[0]} is neither an axis (stack, workers, epochs or another field of a matrix) nor "

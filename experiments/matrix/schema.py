@@ -8,10 +8,11 @@ checked when a matrix is loaded.
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, Final
 
 from experiments.matrix.loading import SCRIPT
-from experiments.matrix.model import CONDITION_FIELDS, FROM_CLUSTER, WORK_FIELDS, Matrix
+from experiments.matrix.model import CONDITION_FIELDS, FROM_CLUSTER, OF_DATA, WORK_FIELDS, Matrix
 from experiments.matrix.workers import ALL, GLOBAL_BATCH
 from training.registry import DEFAULT, built_in, settings_of
 from training.settings import ModelSettings
@@ -41,12 +42,13 @@ def schema() -> Schema:
     }
     fields = _fields()
     properties["defaults"] = {"type": "object", "properties": fields, "additionalProperties": False}
-    several = {name: {"type": "array", "items": each, "minItems": 1} for name, each in fields.items()}
-    several["stack"] = {"type": "array", "items": {"type": "string"}, "minItems": 1}
+    several = {name: _several(each) for name, each in fields.items()}
+    several["stack"] = _several({"type": "string"})
     several["workers"] = {"anyOf": [{"const": ALL}, several["workers"]]}
     properties["axes"] = {
         "type": "object",
         "properties": several,
+        "patternProperties": {f"^{re.escape(OF_DATA)}": _several({})},
         "required": ["stack", "workers", "epochs", "seed"],
         "additionalProperties": False,
     }
@@ -69,6 +71,11 @@ def _fields() -> Schema:
     return fields
 
 
+def _several(value: Schema) -> Schema:
+    """The schema of an axis with such values."""
+    return {"type": "array", "items": value, "minItems": 1}
+
+
 def _of_workload(name: str) -> Schema:
     """What a built-in workload's own settings must be, if the matrix is for it."""
     data, model = settings_of(name, None)
@@ -82,13 +89,18 @@ def _of_workload(name: str) -> Schema:
         named = {"anyOf": [named, {"required": [SCRIPT]}]}
         of_data["required"].remove(SCRIPT)  # it may be at the top instead
     models = {"anyOf": [kind.model_json_schema() for kind in _kinds(model)]}
+    axes = {f"{OF_DATA}{setting}": _several(each) for setting, each in of_data["properties"].items()}
+    others = {"not": {"pattern": f"^{re.escape(OF_DATA)}"}}
     return {
         "if": named,
         "then": {
             "properties": {
                 "data": of_data,
                 "defaults": {"properties": {FIELD_OF_MODELS: models}},
-                "axes": {"properties": {FIELD_OF_MODELS: {"items": models}}},
+                "axes": {
+                    "properties": {FIELD_OF_MODELS: {"items": models}, **axes},
+                    "propertyNames": {"anyOf": [{"enum": list(axes)}, others]},
+                },
             }
         },
     }

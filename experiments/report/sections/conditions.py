@@ -9,16 +9,18 @@ from experiments.analysis.figures import Figures
 from experiments.campaign.campaign import CampaignFile
 from experiments.cluster.environment import Image
 from experiments.matrix.model import Order
-from experiments.report.formats import GROUPED, NOTHING, number
-from experiments.util.words import counted
+from experiments.report.data_words import data_words
+from experiments.report.formats import NOTHING, number
+from experiments.report.sections.data_sets import TITLE as DATA_SETS
+from experiments.util.words import counted, listed
 
 
 def common_facts(figures: Figures) -> list[tuple[str, str]]:
     """What is the same for all runs: a name and a text each."""
     campaign, environment = figures.campaign, figures.campaign.environment
-    work = campaign.measured[0].specification.work
-    data = work.data
-    length = f"length {data.tokens_per_sample}, " if data.tokens_per_sample else ""
+    data = data_words(campaign)
+    length = f"length {data.length}, " if data.length else ""
+    several = len(campaign.data_of_runs) > 1
     link = environment.link
     measured = sorted(
         {
@@ -35,11 +37,14 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
     return [
         (
             "Data",
-            f"{data.name}: {number(data.train, GROUPED)} to train, "
-            f"{number(data.validation, GROUPED)} to validate, {length}"
-            f"digest {campaign.identity.dataset[:12]}",
+            f"{data.name}: {data.train} to train, {data.validation} to validate, {length}"
+            + (
+                f"{counted(len(campaign.data_of_runs), 'data set')}: see {DATA_SETS}"
+                if several
+                else f"digest {campaign.identity.dataset[:12]}"
+            ),
         ),
-        ("Model", work.model.text(data)),
+        ("Model", _models(campaign)),
         ("Training", _training(campaign, varying(campaign))),
         ("Order", _order(campaign)),
         ("Training code", f"digest {campaign.identity.code[:12]}, git {_revisions(figures)}"),
@@ -65,13 +70,17 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
 
 def work_text(campaign: CampaignFile) -> str:
     """The work of a campaign in half a sentence."""
-    work = campaign.measured[0].specification.work
+    work, data = campaign.measured[0].specification.work, data_words(campaign)
     return (
-        f"{work.model.text(work.data)}, on {work.data.name}, {number(work.data.train, GROUPED)} samples to "
-        f"train and "
-        f"{number(work.data.validation, GROUPED)} to validate, {_batch(campaign, 'per worker')}, "
-        f"{work.precision}, on the {campaign.environment.device}"
+        f"{_models(campaign)}, on {data.name}, {data.train} samples to train and {data.validation} to "
+        f"validate, {_batch(campaign, 'per worker')}, {work.precision}, on the {campaign.environment.device}"
     )
+
+
+def _models(campaign: CampaignFile) -> str:
+    """The model of the first run; of data that come with models of their own, that of each."""
+    model = campaign.measured[0].specification.work.model
+    return listed(list(dict.fromkeys(model.text(data) for data in campaign.data_of_runs.values())), "or")
 
 
 def _batch(campaign: CampaignFile, each: str) -> str:

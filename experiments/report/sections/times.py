@@ -10,6 +10,7 @@ from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.statistics import Estimate, Ratio
 from experiments.campaign.campaign import CampaignFile
 from experiments.records.record import Record
+from experiments.report.data_words import data_words
 from experiments.report.formats import (
     CHANGE,
     GROUPED,
@@ -100,7 +101,7 @@ def _quality(cell: Cell) -> Value:
 
 def _metric(figures: Figures) -> str:
     """The metric by which people judge the campaign's models, in words."""
-    return figures.campaign.measured[0].specification.work.data.metric.replace("_", " ")
+    return data_words(figures.campaign).metric
 
 
 def _ratio(found: Ratio | None, cell: Cell, form: Format, less: float = 0) -> Value:
@@ -174,14 +175,16 @@ def accuracy_note(cells: Sequence[Cell], campaign: CampaignFile) -> str:
     if not known:
         return ""
     width = number(max(accuracy.half_width for accuracy in known), RATIO)
-    samples = number(known[0].count, GROUPED)
-    text = f"one evaluation of {samples} samples is good to ±{width} (95 %), however many seeds share them."
+    counts = list(dict.fromkeys(number(accuracy.count, GROUPED) for accuracy in known))
+    good = f"good to ±{width}{' or less' if len(counts) > 1 else ''} (95 %)"
+    text = f"one evaluation of {listed(counts, 'or')} samples is {good}, however many seeds share them."
     work = campaign.measured[0].specification.work
-    fields = work.model_dump(mode="json")
-    init = fields["model"].get("init")
-    if (work.workload, fields["data"].get("source"), init) == ("text-classification", "imdb", "pretrained"):
+    sources = {getattr(data, "source", None) for data in campaign.data_of_runs.values()}
+    init = work.model.model_dump(mode="json").get("init")
+    if (work.workload, sources, init) == ("text-classification", {"imdb"}, "pretrained"):
         return text
-    reasons = [campaign.dataset.get("source", {}).get("note", f"The data are {work.data.name}.")]
+    words = data_words(campaign)
+    reasons = [words.notes or f"The data are {words.name}."]
     if init == "scratch":
         reasons.append("The model starts from scratch.")
     return f"{text} It is not comparable with the dissertation's: {' '.join(reasons)}"

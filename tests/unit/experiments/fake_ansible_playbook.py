@@ -49,12 +49,13 @@ def prepare(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) 
     time.sleep(behaviour.get("prepare_seconds", 0))
     if "prepare_fails" in behaviour:
         return fatal(behaviour["prepare_fails"])
-    spec = variables["prepare_data_spec"]["data"]
-    digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
     destination = Path(variables["prepare_dest"])
-    (destination / "dataset.json").write_text(
-        json.dumps({"spec": spec, "digest": digest, "counts": {"train": spec["train"]}})
-    )
+    for number, asked in enumerate(variables["prepare_data_sets"], start=1):
+        spec = asked["spec"]["data"]
+        digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()
+        (destination / f"dataset-{number}.json").write_text(
+            json.dumps({"spec": spec, "digest": digest, "counts": {"train": spec["train"]}})
+        )
     (destination / "cluster.json").write_text((folder / "cluster.json").read_text())
     return 0
 

@@ -16,6 +16,7 @@ from tests.unit.experiments.made_up_workplace import MATRIX, Workplace
 
 MORE_SEEDS = MATRIX.replace("seed: [1]\norder", "seed: [1, 2]\norder")
 ONE_STACK = MATRIX.replace("stack: [plain, slow]", "stack: [plain]")
+SHORTER_TEXTS = MATRIX.replace("seed: [1]\norder", "seed: [1]\n  data.max_length: [16, 8]\norder")
 LONGER = MATRIX.replace("epochs: [2]", "epochs: [2, 3]")
 
 
@@ -40,8 +41,9 @@ def adopted(output: str) -> dict[str, int]:
         (MATRIX, MORE_SEEDS, ["plain-w1", "plain-w2", "slow-w1", "slow-w2"]),
         (MATRIX, LONGER, ["plain-w1", "plain-w2", "slow-w1", "slow-w2"]),
         (ONE_STACK, MATRIX, ["slow-w1", "slow-w2"]),
+        (MATRIX, SHORTER_TEXTS, ["plain-w1", "plain-w2", "slow-w1", "slow-w2"]),
     ],
-    ids=["more seeds", "another length", "another stack"],
+    ids=["more seeds", "another length", "another stack", "other data"],
 )
 def test_what_has_not_changed_is_adopted_and_only_the_rest_is_made(
     workplace: Workplace, before: str, after: str, runs: list[str]
@@ -72,6 +74,55 @@ def test_what_has_not_changed_is_adopted_and_only_the_rest_is_made(
     status, output = workplace.run("run", "small")
     assert status == 0 and f"Resuming campaign {second.name} of small." in output and not adopted(output)
     assert made(workplace) == [] and len(workplace.campaigns()) == 2
+
+
+def test_a_campaign_of_several_data_sets_keeps_and_checks_them_all(workplace: Workplace) -> None:
+    workplace.matrix(SHORTER_TEXTS)
+    status, output = workplace.run("plan", "small", "--json")
+    assert status == 0 and "preparing the cluster and 2 data sets" in output
+    told = json.loads(output[output.index("{\n") :])["runs"]
+    assert [run["axes"]["data.max_length"] for run in told] == [16, 8] * 4
+    only = ("--only", "plain-w1-*")
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0 and "64 to train and 100 to validate, 2 data sets in all." in output
+    (folder,) = workplace.campaigns()
+    campaign = open_campaign(folder)
+    lengths = {digest: each["spec"]["max_length"] for digest, each in campaign.file.every_dataset.items()}
+    assert list(lengths.values()) == [16, 8] and campaign.file.identity.datasets == list(lengths)
+    assert campaign.file.dataset["spec"]["max_length"] == 16
+    assert campaign.file.identity.dataset == campaign.file.dataset["digest"]
+    for path in folder.glob("plain-w1-*/01/record.json"):
+        work = read_record(path).specification.work
+        assert lengths.pop(work.data_digest) == work.data.tokens_per_sample
+    assert not lengths and not any("data set" in fault for fault in workplace.faults())
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0 and f"Resuming campaign {folder.name}" in output
+
+    file = folder / "campaign.json"
+    content = json.loads(file.read_text())
+    other = content["datasets"][1]["digest"]
+    file.write_text(file.read_text().replace(other, "0" * 64))
+    assert sum("used a data set other than the campaign's" in fault for fault in workplace.faults()) == 1
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0 and f"Changed since campaign {folder.name}: the data sets. This starts" in output
+
+
+def test_a_campaign_of_one_data_set_is_what_it_was_before_there_could_be_several(
+    workplace: Workplace,
+) -> None:
+    only = ("--only", "plain-w1-*")
+    assert workplace.run("run", "small", *only)[0] == 0
+    (folder,) = workplace.campaigns()
+    content = json.loads((folder / "campaign.json").read_text())
+    assert content.pop("datasets") == [] and content["identity"].pop("datasets") == []
+    (folder / "campaign.json").write_text(json.dumps(content))
+    assert not any("data set" in fault for fault in workplace.faults())
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0 and f"Resuming campaign {folder.name}" in output
+    workplace.matrix(SHORTER_TEXTS)
+    status, output = workplace.run("run", "small", *only)
+    assert status == 0 and adopted(output) == {folder.name: 1}
+    assert f"Changed since campaign {folder.name}: the matrix, the data sets." in output
 
 
 def test_what_was_adopted_is_adopted_again_and_names_where_it_was_made(workplace: Workplace) -> None:

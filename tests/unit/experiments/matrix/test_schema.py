@@ -51,6 +51,20 @@ def test_every_shipped_matrix_names_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "axes"),
+    [
+        ("quick", {"data.max_length": [64, 128], "data.seed": [1, 2], "data.classes": [None, ["a", "b"]]}),
+        ("causal-lm", {"data.block": [64, 128]}),
+    ],
+)
+def test_settings_of_the_data_may_be_axes(name: str, axes: dict[str, Any]) -> None:
+    matrix = read(MATRICES / f"{name}.yml")
+    assert faults({**matrix, "axes": matrix["axes"] | axes}) == []
+    own = read(POINTS)
+    assert faults({**own, "axes": own["axes"] | {"data.whatever": [1]}}) == []
+
+
+@pytest.mark.parametrize(
     ("name", "change", "said"),
     [
         ("quick", lambda matrix: matrix.pop("axes"), "'axes' is a required property"),
@@ -64,6 +78,14 @@ def test_every_shipped_matrix_names_it(path: Path) -> None:
         ),
         ("quick", lambda matrix: matrix["axes"].update(schedule=["steep"]), "'steep' is not one of"),
         ("quick", lambda matrix: matrix["axes"].update(threads=["all"]), "is not valid under any"),
+        ("quick", lambda matrix: matrix["axes"].update({"data.block": [64]}), "is not valid under any"),
+        ("quick", lambda matrix: matrix["axes"].update({"data.max_length": [4]}), "less than the minimum"),
+        ("quick", lambda matrix: matrix["axes"].update({"data.max_length": 64}), "is not of type 'array'"),
+        (
+            "quick",
+            lambda matrix: matrix["defaults"].update({"data.train": 64}),
+            "'data.train' was unexpected",
+        ),
         ("quick", lambda matrix: matrix.update(workload="absent"), "is not valid under any"),
         ("causal-lm", lambda matrix: matrix["data"].update(block=4), "4 is less than the minimum of 8"),
         ("image-classification", lambda matrix: matrix["data"].pop("size"), "'size' is a required property"),
