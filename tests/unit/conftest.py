@@ -11,6 +11,7 @@ SLOW_MODULES = {
     "test_loop",
     "test_check_gpus",
     "test_conformance",
+    "test_export",
     "test_locks",
     "test_common_variables",
     "test_kills",

@@ -20,9 +20,11 @@ from tests.unit.roles.loading import ROOT
 AWAY = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 
 
-def played(entry: str, folder: Path, variables: dict[str, Any], **workers: dict[str, Any]) -> tuple[int, str]:
-    """Call roles/runs/tasks/<entry>.yml; returns its exit status and its output on one line."""
-    task = {"name": "Call", "ansible.builtin.import_role": {"name": "runs", "tasks_from": entry}}
+def played(
+    entry: str, folder: Path, variables: dict[str, Any], role: str = "runs", **workers: dict[str, Any]
+) -> tuple[int, str]:
+    """Call roles/<role>/tasks/<entry>.yml; returns its exit status and its output on one line."""
+    task = {"name": "Call", "ansible.builtin.import_role": {"name": role, "tasks_from": entry}}
     play = {"hosts": "cluster", "connection": "local", "become": False, "gather_facts": False}
     play["any_errors_fatal"] = False
     playbook = folder / f"{entry}.yml"
