@@ -85,7 +85,7 @@ def export(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -
     shared = Path(json.loads((folder / "cluster.json").read_text())["shared_storage_path"])
     run_dir = shared / "runs" / variables["run_id"] / variables["run_attempt"]
     if not run_dir.is_dir():
-        return fatal(f"master has no {run_dir} ({variables['export_made_on']}).")
+        return fatal(f"{run_dir} is gone ({variables['export_made_on']}).")
     home = Path(variables["export_dest"]) / "exported"
     home.mkdir()
     (home.parent / "DIGEST").write_text(behaviour.get("environment", "e" * 64) + "\n")

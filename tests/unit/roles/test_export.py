@@ -94,7 +94,7 @@ class Cluster:
             "export_place": str(self.folder / "place"),
             "runs_user": pwd.getpwuid(os.getuid()).pw_name,
         }
-        return played("main", self.folder, variables, role="export")
+        return played("export", "main", self.folder, variables)
 
 
 @pytest.fixture
@@ -135,7 +135,7 @@ def test_a_run_whose_folder_is_gone_is_said_to_be(cluster: Cluster) -> None:
     cluster.run_dir.rmdir()
     status, said = cluster.export()
     assert status != 0 and not cluster.home.exists()
-    assert f"has no {cluster.run_dir}: the run's folder was removed there, or the run was made on an" in said
+    assert f"The run's folder {cluster.run_dir} is gone: it was removed, or the run was made on an" in said
     assert "(its inventory was lab; ANSIBLE_INVENTORY chooses one)" in said
 
 
