@@ -23,7 +23,7 @@ carries = requirements/bootstrap check && $(if $(accepts),,python3 roles/testbed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test test-wide inventory testbed testbed-down provision verify status plan matrix watch conformance report compare bench gpu-check lock lint clean
+.PHONY: help demo unit test test-wide inventory testbed testbed-down provision verify status plan matrix watch conformance report compare export bench gpu-check lock lint clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -84,6 +84,9 @@ report: ## write the report of a matrix's newest campaign (CAMPAIGN= names anoth
 
 compare: ## set two campaigns side by side (A=results/<matrix>/<campaign> B=...)
 	@$(call in,controller) python -m experiments compare "$(A)" "$(B)" $(ARGS)
+
+export: ## bring a run's trained model home, for from_pretrained (RUN=results/<matrix>/<campaign>/<run>, or a run id and MATRIX=)
+	@$(call in,controller) python -m experiments export "$(RUN)" --matrix "$(MATRIX)" $(if $(CAMPAIGN),--campaign "$(CAMPAIGN)") $(ARGS)
 
 bench: ## measure what recording costs (DATA=folder of a prepared data set)
 	@$(call in,test) python -m tests.benchmarks.recording --data "$(DATA)" $(ARGS)

@@ -1,4 +1,4 @@
-"""The command line: plan, run, watch, status, campaigns, report, compare, check."""
+"""The command line: plan, run, watch, status, campaigns, report, compare, check, export."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from experiments.campaign.campaign import campaigns, open_campaign
+from experiments.campaign.campaign import campaigns, choose_campaign, open_campaign
 from experiments.campaign.concurrent import whole_groups
 from experiments.campaign.estimates import Estimates
+from experiments.campaign.exporting import export_model, find_run
 from experiments.campaign.loop import run_matrix
 from experiments.campaign.plan import make_plan
 from experiments.campaign.preparation import prepared_cluster
@@ -84,8 +85,12 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
     if arguments.command == "status":
         show_status(screen, read_status(Playbooks(REPOSITORY, interrupts, screen)), RESULTS)
         return 0
-    matrix = load_matrix(arguments.matrix)
     playbooks = Playbooks(REPOSITORY, interrupts, screen)
+    if arguments.command == "export":
+        run = find_run(RESULTS, arguments.run, arguments.matrix, arguments.campaign)
+        export_model(playbooks, RESULTS, run, arguments.out, break_lock=arguments.break_lock)
+        return 0
+    matrix = load_matrix(arguments.matrix)
     if arguments.command == "plan":
         with prepared_cluster(playbooks, matrix, RESULTS, "plan", arguments.break_lock) as prepared:
             plan = make_plan(matrix, prepared.cluster, prepared.data_digests)
@@ -120,18 +125,7 @@ def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
     from experiments.console.references import show_references
     from experiments.report.writer import write_analysis
 
-    name = Path(matrix).stem
-    folder = RESULTS / name
-    there = campaigns(folder)
-    if not there:
-        raise UserError(
-            f"There are no results of {name} in {folder}; `python -m experiments run {matrix}` makes some."
-        )
-    chosen = there[-1] if campaign is None else folder / campaign
-    if chosen not in there:
-        raise UserError(
-            f"There is no campaign {campaign} of {name}; there are {', '.join(path.name for path in there)}."
-        )
+    chosen = choose_campaign(RESULTS, matrix, campaign)
     analysis = analyse(open_campaign(chosen))
     paths = write_analysis(analysis, chosen)
     for path in paths:
@@ -220,11 +214,6 @@ def _parser() -> argparse.ArgumentParser:
     run = commands.add_parser("run", help="run a matrix, or resume it")
     for command in (plan, run):
         command.add_argument("matrix", help="name of a matrix in experiments/matrices/, or its path")
-        command.add_argument(
-            "--break-lock",
-            action="store_true",
-            help="take the cluster's lock from a holder who is certainly gone",
-        )
         command.add_argument("--only", metavar="GLOB", help="only runs whose id matches, such as '*-w1-*'")
     old_or_new = run.add_mutually_exclusive_group()
     old_or_new.add_argument(
@@ -297,6 +286,21 @@ def _parser() -> argparse.ArgumentParser:
         metavar="PATH",
         help="results/, results/<matrix> or a campaign's folder",
     )
+    export = commands.add_parser("export", help="bring a run's trained model home, as people load it")
+    export.add_argument(
+        "run", metavar="RUN", help="results/<matrix>/<campaign>/<run id>[/<attempt>], or only the run's id"
+    )
+    export.add_argument("--matrix", help="name of the matrix, if RUN is only an id")
+    export.add_argument("--campaign", metavar="ID", help="likewise, which campaign (default: the newest)")
+    export.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="the new folder (default: model/ in the attempt's folder)"
+    )
+    for command in (plan, run, export):
+        command.add_argument(
+            "--break-lock",
+            action="store_true",
+            help="take the cluster's lock from a holder who is certainly gone",
+        )
     for command in (plan, listing, compare, check):
         command.add_argument(
             "--json", action="store_true", help="print JSON; what people read goes to standard error"

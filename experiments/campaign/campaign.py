@@ -155,6 +155,32 @@ def campaigns(results: Path) -> list[Path]:
     return sorted(folder for folder in found if is_campaign_name(folder.name))
 
 
+def choose_campaign(results: Path, matrix: str, name: str | None) -> Path:
+    """The folder of a matrix's campaign: the one of this name, or else the newest.
+
+    Args:
+        results: the folder with the results of all matrices.
+        matrix: the matrix's name or path.
+        name: the campaign's.
+
+    Raises:
+        UserError: there is none.
+    """
+    stem = Path(matrix).stem
+    folder = results / stem
+    there = campaigns(folder)
+    if not there:
+        raise UserError(
+            f"There are no results of {stem} in {folder}; `python -m experiments run {matrix}` makes some."
+        )
+    chosen = there[-1] if name is None else folder / name
+    if chosen not in there:
+        raise UserError(
+            f"There is no campaign {name} of {stem}; there are {', '.join(path.name for path in there)}."
+        )
+    return chosen
+
+
 def open_campaign(folder: Path) -> Campaign:
     """The campaign in `folder`, with its matrix's newest description and ladders.
 

@@ -13,7 +13,7 @@ from experiments.campaign.attempt import VARIABLES, Attempt
 from experiments.campaign.code_archive import training_archive
 from experiments.cluster.description import PreparedCluster, read_prepared
 from experiments.cluster.lock import cluster_lock
-from experiments.cluster.playbooks import Playbooks, failure_message, last_lines, process_mark
+from experiments.cluster.playbooks import PlaybookError, Playbooks, failure_message, last_lines, process_mark
 from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
 from experiments.util.files import utc_now, write_whole
@@ -38,6 +38,22 @@ def prepared_cluster(
         verb: what the lock is taken for.
         break_lock: take the lock even from a holder that may still be alive.
     """
+    with locked_cluster(playbooks, results, verb, break_lock) as folder:
+        yield _prepare(playbooks, matrix, folder)
+
+
+@contextmanager
+def locked_cluster(playbooks: Playbooks, results: Path, verb: str, break_lock: bool) -> Iterator[Path]:
+    """The cluster's lock, for as long as the context is open, and a folder for what it takes meanwhile.
+
+    The folder is removed, except after a PlaybookError.
+
+    Args:
+        playbooks: how playbooks are called.
+        results: the folder with the results of all matrices.
+        verb: what the lock is taken for.
+        break_lock: take the lock even from a holder that may still be alive.
+    """
     results.mkdir(parents=True, exist_ok=True)
     end_orphaned_playbooks(playbooks, results)
     folder = results / f"{PREFIX}{os.getpid()}"
@@ -46,10 +62,9 @@ def prepared_cluster(
     keep_log = False
     try:
         with cluster_lock(playbooks, verb, folder, take_over=break_lock):
-            prepared = _prepare(playbooks, matrix, folder)
-            yield prepared
-    except UserError:
-        keep_log = (folder / "prepare.log").exists() and not (folder / "cluster.json").exists()
+            yield folder
+    except PlaybookError:
+        keep_log = True
         raise
     finally:
         if not keep_log:
@@ -81,7 +96,7 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> PreparedClus
     if not outcome.good:
         shown = "\n".join(f"  {line}" for line in last_lines(log))
         message = failure_message(log) or "its last lines are above"
-        raise UserError(f"{shown}\nplaybooks/prepare.yml failed: {message} Its full output is in {log}.")
+        raise PlaybookError(f"{shown}\nplaybooks/prepare.yml failed: {message} Its full output is in {log}.")
     return read_prepared(folder, specs)
 
 
@@ -110,8 +125,8 @@ def end_orphaned_playbooks(playbooks: Playbooks, results: Path) -> None:
     for folder in results.glob(f"{PREFIX}*"):
         pid = folder.name.removeprefix(PREFIX)
         if pid.isdigit() and not has_process(int(pid)):
-            for name in ("lock-vars.json", "prepare-vars.json"):
-                _end_playbook(process_mark(folder / name))
+            for path in folder.glob(f"*-{VARIABLES}"):
+                _end_playbook(process_mark(path))
             shutil.rmtree(folder, ignore_errors=True)
 
 

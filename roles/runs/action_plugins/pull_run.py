@@ -40,7 +40,8 @@ def unpack(package: Path, sha256: str, destination: Path) -> list[str]:
     Raises:
         AnsibleActionFail: it was damaged on the way, or can't be unpacked.
     """
-    arrived = hashlib.sha256(package.read_bytes()).hexdigest()
+    with package.open("rb") as file:
+        arrived = hashlib.file_digest(file, "sha256").hexdigest()
     if arrived != sha256:
         raise AnsibleActionFail(
             f"{package} was damaged on the way: its SHA-256 is {arrived}, but was {sha256} when sent."
@@ -90,7 +91,7 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible has no types
         left = unpack(here, result.pop("sha256"), destination)
         warnings = [f"Not fetched, as they are no files: {', '.join(left)}."] if left else []
         warnings += self._remove(remote, asked["launch_dir"])
-        return result | {"warnings": [*result.get("warnings", []), *warnings]}
+        return result | {"warnings": [*result.get("warnings", []), *warnings], "left": left}
 
     def _lacks(self, directory: str) -> bool:
         """Whether the node has no such directory."""

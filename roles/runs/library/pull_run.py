@@ -46,6 +46,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 pulled: {description: "Which directories were there: C(run), C(launch).", type: list, returned: always}
+left: {description: What was not fetched as it is no file., type: list, returned: if anything was fetched}
 """
 
 #: Of the run's directory. How a run ended is what root noted, not what the job may have written.
@@ -108,6 +109,15 @@ def pack(run_dir: Path | None, launch_dir: Path, user: str) -> tuple[Path | None
     return package, pulled
 
 
+def file_sha256(path: Path) -> str:
+    """A file's SHA-256; it may be larger than the memory."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while part := file.read(1 << 20):  # hashlib.file_digest needs Python 3.11
+            digest.update(part)
+    return digest.hexdigest()
+
+
 def remove_tokens(run_dir: Path, user: str) -> None:
     """Remove the tokens that a run made itself, as their owner.
 
@@ -140,7 +150,7 @@ def main() -> None:
         package, pulled = pack(run_dir, launch_dir, asked["user"])
         if run_dir is not None:
             remove_tokens(run_dir, asked["user"])
-        checksum = hashlib.sha256(package.read_bytes()).hexdigest() if package else ""
+        checksum = file_sha256(package) if package else ""
     except subprocess.CalledProcessError as error:
         module.fail_json(msg=f"{run_dir or launch_dir} can't be packed: {error.stderr.strip()}")
     except (UnknownUser, OSError) as error:

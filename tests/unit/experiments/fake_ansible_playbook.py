@@ -33,9 +33,8 @@ def main() -> int:
     with (folder / "calls.jsonl").open("a") as calls:
         calls.write(json.dumps(call) + "\n")
     print(f"PLAY [{playbook}] ****\n", flush=True)
-    status = {"prepare": prepare, "lock": lock, "run": run, "stop": stop}[playbook](
-        folder, variables, behaviour
-    )
+    playbooks = {"prepare": prepare, "lock": lock, "run": run, "stop": stop, "export": export}
+    status = playbooks[playbook](folder, variables, behaviour)
     print("\nPLAY RECAP ****\nmaster : ok=1")
     return status
 
@@ -78,6 +77,25 @@ def lock(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> 
 def stop(_folder: Path, _variables: dict[str, Any], behaviour: dict[str, Any]) -> int:
     time.sleep(behaviour.get("stop_seconds", 0))
     return fatal(behaviour["stop_fails"]) if "stop_fails" in behaviour else 0
+
+
+def export(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> int:
+    (folder / "exporting").write_text(variables["run_id"])
+    time.sleep(behaviour.get("export_seconds", 0))
+    assert (folder / "lock").exists() and Path(variables["run_code_archive"]).exists()
+    shared = Path(json.loads((folder / "cluster.json").read_text())["shared_storage_path"])
+    run_dir = shared / "runs" / variables["run_id"] / variables["run_attempt"]
+    if not run_dir.is_dir():
+        return fatal(f"{run_dir} is gone ({variables['export_made_on']}).")
+    home = Path(variables["export_dest"]) / "exported"
+    home.mkdir()
+    (home.parent / "DIGEST").write_text(behaviour.get("environment", "e" * 64) + "\n")
+    (home / "model.safetensors").write_text("weights")
+    work = json.dumps(variables["run_spec"]["work"], sort_keys=True)
+    note = {"run_id": variables["run_id"], "epoch": 2}
+    note["weights_digest"] = hashlib.sha256(work.encode()).hexdigest()
+    (home / "trainbed.json").write_text(json.dumps(note | behaviour.get("note", {})))
+    return 0
 
 
 def run(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> int:

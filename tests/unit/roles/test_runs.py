@@ -20,9 +20,11 @@ from tests.unit.roles.loading import ROOT
 AWAY = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
 
 
-def played(entry: str, folder: Path, variables: dict[str, Any], **workers: dict[str, Any]) -> tuple[int, str]:
-    """Call roles/runs/tasks/<entry>.yml; returns its exit status and its output on one line."""
-    task = {"name": "Call", "ansible.builtin.import_role": {"name": "runs", "tasks_from": entry}}
+def played(
+    role: str, entry: str, folder: Path, variables: dict[str, Any], **workers: dict[str, Any]
+) -> tuple[int, str]:
+    """Call roles/<role>/tasks/<entry>.yml; returns its exit status and its output on one line."""
+    task = {"name": "Call", "ansible.builtin.import_role": {"name": role, "tasks_from": entry}}
     play = {"hosts": "cluster", "connection": "local", "become": False, "gather_facts": False}
     play["any_errors_fatal"] = False
     playbook = folder / f"{entry}.yml"
@@ -60,7 +62,7 @@ def staged(folder: Path, run_dir: Path, code: Path) -> tuple[int, str]:
         "run_suffix": "-1",
         "runs_user": pwd.getpwuid(os.getuid()).pw_name,
     }
-    return played("stage", folder, variables)
+    return played("runs", "stage", folder, variables)
 
 
 def pulled(folder: Path, run_dir: Path, **workers: dict[str, Any]) -> tuple[int, str]:
@@ -71,7 +73,7 @@ def pulled(folder: Path, run_dir: Path, **workers: dict[str, Any]) -> tuple[int,
         "run_dest": str(folder / "home"),
         "runs_user": pwd.getpwuid(os.getuid()).pw_name,
     }
-    return played("pull", folder, variables, **workers)
+    return played("runs", "pull", folder, variables, **workers)
 
 
 def test_an_attempt_that_was_made_before_is_not_staged_again(tmp_path: Path) -> None:
