@@ -18,6 +18,7 @@ from training.errors import DivergedError, Stopped, out_of_memory
 from training.memory import explain_shortage
 from training.metrics.phases import Phases
 from training.metrics.recorder import Recorder
+from training.metrics.trace import tracing
 from training.session import RankStatus, Session
 from training.spec import Conditions, Work
 from training.state import Training, resume, save, set_up
@@ -62,6 +63,7 @@ def train(
         DivergedError: the loss is no longer a number.
         ShortOfMemoryError: a step does not fit into memory.
         Stopped: the session was told to stop.
+        OSError: a file can't be written.
     """
     phases.begin("data")
     workload = open_workload(work, data, conditions, run)
@@ -82,9 +84,10 @@ def train(
     )
     if resumed_from:
         session.report("resume", steps=resumed_from, epochs=len(training.epochs))
-    while len(training.epochs) < work.epochs:
-        status.epoch = len(training.epochs) + 1
-        run_epoch(training, status)
+    with tracing(conditions.trace, session, run, resumed_from) as training.after_step:
+        while len(training.epochs) < work.epochs:
+            status.epoch = len(training.epochs) + 1
+            run_epoch(training, status)
     training.vote.settle()
     phases.settle()
     return Outcome(training.model, training.epochs, training.steps - resumed_from)

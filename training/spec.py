@@ -23,6 +23,7 @@ from pydantic import (
 from training.rank_environment import RankEnvironment
 from training.registry import DEFAULT, NAME, UnknownData, UnknownModel, settings_of
 from training.settings import AnyData, AnyModel, NotNegative, Settings, Sha256
+from training.traced_steps import Trace
 
 PHASES: Final = (
     "queue",
@@ -128,6 +129,11 @@ class Work(DataSpec):
         return whole + (1 if rest and self.last_batch == "keep" else 0)
 
     @property
+    def steps(self) -> int:
+        """Optimiser steps in the whole training."""
+        return self.steps_per_epoch * self.epochs
+
+    @property
     def smallest_part(self) -> int:
         """The fewest samples that a rank computes at once while it trains."""
         sizes = [self.batch_per_worker]
@@ -177,6 +183,7 @@ class Conditions(Settings):
         "loader_workers": None,
         "save": "none",
         "deterministic": True,
+        "trace": None,
     }
 
     threads: int = Field(default=1, ge=1, le=1024)  # compute threads of each rank
@@ -198,6 +205,8 @@ class Conditions(Settings):
     slow_worker: float | None = Field(default=None, gt=0, lt=1)
     # The trained model in the run's folder: the last epoch's, or the best evaluated one's.
     save: Literal["none", "last", "best"] = "none"
+    # Steps that torch's profiler records on every rank, which takes time: the run counts as disturbed.
+    trace: Trace | None = None
     rank_environment: RankEnvironment = Field(default_factory=dict)  # further variables of every rank
 
 
@@ -214,6 +223,12 @@ class RunSpec(Settings):
             raise ValueError(
                 f"conditions.tokenizing: {self.conditions.tokenizing} makes tokens of texts, and "
                 f"{self.work.workload} takes none; leave it out"
+            )
+        trace, steps = self.conditions.trace, self.work.steps
+        if trace is not None and trace.last > steps:
+            raise ValueError(
+                f"conditions.trace: the training ends with step {steps}, so there is no step {trace.last} to "
+                "trace; take earlier steps"
             )
         return self
 
