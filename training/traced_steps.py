@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from training.settings import Settings
 
-STEPS: Final = re.compile(r"([1-9]\d{0,8})(?:-([1-9]\d{0,8}))?")
+STEPS: Final = re.compile(r"([1-9][0-9]{0,8})(?:-([1-9][0-9]{0,8}))?")
 MOST: Final = 100  # steps: a trace grows by thousands of events with each
 
 

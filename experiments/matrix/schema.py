@@ -37,6 +37,7 @@ def schema() -> Schema:
     several = {name: {"type": "array", "items": each, "minItems": 1} for name, each in fields.items()}
     several["stack"] = {"type": "array", "items": {"type": "string"}, "minItems": 1}
     several["workers"] = {"anyOf": [{"const": ALL}, several["workers"]]}
+    found["$defs"] = Conditions.model_json_schema().get("$defs", {}) | found["$defs"]
     properties["axes"] = {
         "type": "object",
         "properties": several,

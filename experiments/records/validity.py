@@ -58,6 +58,7 @@ def run_faults(
     epochs = [epoch.epoch for epoch in result.epochs]
     if epochs != list(range(1, work.epochs + 1)):
         faults.append(f"Of the epochs 1 to {work.epochs} there are figures for {epochs}.")
+    faults += _trace_faults(specification, outputs)
     for rank in ranks:
         faults += _rank_faults(request, rank)
     if len({rank.uid for rank in ranks}) > 1:
@@ -95,6 +96,16 @@ def _resumed_after(outputs: Path) -> int | None:
         except (ValueError, TypeError, KeyError):
             continue  # half a line, from a process that was killed
     return resumed
+
+
+def _trace_faults(specification: RunSpec, outputs: Path) -> list[str]:
+    """The fault of ranks that left no trace although one was asked for."""
+    trace, ranks = specification.conditions.trace, range(specification.work.world_size)
+    missing = [] if trace is None else [rank for rank in ranks if not (outputs / trace.file(rank)).is_file()]
+    if trace is None or not missing:
+        return []
+    of = ", ".join(trace.file(rank) for rank in missing)
+    return [f"The run was to trace {trace.name} on every rank, but left no {of}."]
 
 
 def _rank_faults(request: Request, rank: RankFile) -> list[str]:

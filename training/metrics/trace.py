@@ -41,8 +41,11 @@ def tracing(wanted: Trace | None, session: Session, run: Path, done: int) -> Ite
         yield lambda: None
         return
     path = run / wanted.file(session.rank)
+    activities = [ProfilerActivity.CPU]
+    if session.device.type == "cuda":
+        activities.append(ProfilerActivity.CUDA)
     profiler = profile(
-        activities=[ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if session.device.type == "cuda" else [])],
+        activities=activities,
         schedule=lambda step: _action(wanted, step),
         on_trace_ready=lambda found: _write(found, path),
     )
