@@ -13,6 +13,7 @@ from experiments.campaign.campaign import campaigns, open_campaign
 from experiments.campaign.concurrent import whole_groups
 from experiments.campaign.estimates import Estimates
 from experiments.campaign.loop import run_matrix
+from experiments.campaign.machines import known_machines, newest_campaign
 from experiments.campaign.plan import make_plan
 from experiments.campaign.preparation import prepared_cluster
 from experiments.campaign.resume import Options
@@ -127,8 +128,9 @@ def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
         raise UserError(
             f"There are no results of {name} in {folder}; `python -m experiments run {matrix}` makes some."
         )
-    chosen = there[-1] if campaign is None else folder / campaign
-    if chosen not in there:
+    if campaign is None:
+        chosen = _newest(folder, screen, "CAMPAIGN={}")
+    elif (chosen := folder / campaign) not in there:
         raise UserError(
             f"There is no campaign {campaign} of {name}; there are {', '.join(path.name for path in there)}."
         )
@@ -144,22 +146,32 @@ def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
 def _compare(arguments: argparse.Namespace, screen: Screen) -> int:
     from experiments.console.comparison import Limits, compare
 
-    campaigns = [open_campaign(_only_campaign(path)) for path in (arguments.first, arguments.second)]
+    both = [open_campaign(_only_campaign(path, screen)) for path in (arguments.first, arguments.second)]
     limits = Limits(arguments.max_slower, arguments.equal_weights)
-    status, content = compare(screen, campaigns[0], campaigns[1], limits)
+    status, content = compare(screen, both[0], both[1], limits)
     if arguments.json:
         print(json_text(content), end="")
     return status
 
 
-def _only_campaign(path: Path) -> Path:
-    """The campaign at `path`, or a matrix's newest.
+def _newest(folder: Path, screen: Screen, choose: str) -> Path:
+    """A matrix's newest campaign on this inventory's machines; says so if others are newer."""
+    chosen, remark = newest_campaign(folder, known_machines(REPOSITORY, RESULTS), choose)
+    if remark is not None:
+        screen.line(remark, "yellow")
+    return chosen
+
+
+def _only_campaign(path: Path, screen: Screen) -> Path:
+    """The campaign at `path`, or a matrix's newest on this inventory's machines.
 
     Raises:
         UserError: there is none.
     """
     from experiments.console.check import find_campaigns
 
+    if campaigns(path):
+        return _newest(path, screen, f"{path}/{{}}")
     return find_campaigns(path)[-1]
 
 
@@ -271,12 +283,17 @@ def _parser() -> argparse.ArgumentParser:
 
     report = commands.add_parser("report", help="write report.md and report.html for a campaign")
     report.add_argument("matrix", help="name of the matrix")
-    report.add_argument("--campaign", metavar="ID", help="which campaign (default: the newest)")
+    report.add_argument(
+        "--campaign", metavar="ID", help="which campaign (default: the newest of this inventory's machines)"
+    )
 
     compare = commands.add_parser("compare", help="compare two campaigns, seed by seed")
     for name in ("first", "second"):
         compare.add_argument(
-            name, type=Path, metavar=name.upper(), help="folder of a campaign, or of a matrix (its newest)"
+            name,
+            type=Path,
+            metavar=name.upper(),
+            help="folder of a campaign, or of a matrix (its newest of this inventory's machines)",
         )
 
     compare.add_argument(

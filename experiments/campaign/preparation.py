@@ -10,6 +10,7 @@ from pathlib import Path
 
 from experiments.campaign.attempt import VARIABLES, Attempt
 from experiments.campaign.code_archive import training_archive
+from experiments.campaign.machines import note_machines
 from experiments.cluster.description import PreparedCluster, read_prepared
 from experiments.cluster.lock import cluster_lock
 from experiments.cluster.playbooks import Playbooks, failure_message, last_lines, process_mark
@@ -44,6 +45,7 @@ def prepared_cluster(
     try:
         with cluster_lock(playbooks, verb, folder, take_over=break_lock):
             prepared = _prepare(playbooks, matrix, folder)
+            note_machines(playbooks.root, results, prepared.cluster.inventory, prepared.cluster.machines)
             yield prepared
     except UserError:
         keep_log = (folder / "prepare.log").exists() and not (folder / "cluster.json").exists()
