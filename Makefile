@@ -79,7 +79,7 @@ watch: ## follow the running matrix live, from another terminal (MATRIX= chooses
 campaigns: ## list campaigns: how far they came, and why one does not match (MATRIX= chooses one matrix)
 	@$(call in,controller) python -m experiments campaigns $(if $(filter file,$(origin MATRIX)),,"$(MATRIX)") $(ARGS)
 
-report: ## write the report of a matrix's newest campaign (CAMPAIGN= names another)
+report: ## write the report of a matrix's newest campaign on this inventory's machines (CAMPAIGN= names another)
 	@$(call in,controller) python -m experiments report "$(MATRIX)" $(if $(CAMPAIGN),--campaign "$(CAMPAIGN)") $(ARGS)
 
 compare: ## set two campaigns side by side (A=results/<matrix>/<campaign> B=...)

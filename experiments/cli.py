@@ -14,6 +14,7 @@ from experiments.campaign.concurrent import whole_groups
 from experiments.campaign.estimates import Estimates
 from experiments.campaign.exporting import export_model, find_run
 from experiments.campaign.loop import run_matrix
+from experiments.campaign.machines import known_machines, newest_campaign
 from experiments.campaign.plan import make_plan
 from experiments.campaign.preparation import prepared_cluster
 from experiments.campaign.resume import Options
@@ -126,6 +127,8 @@ def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
     from experiments.report.writer import write_analysis
 
     chosen = choose_campaign(RESULTS, matrix, campaign)
+    if campaign is None:
+        chosen = _newest(chosen.parent, screen, "CAMPAIGN={}")
     analysis = analyse(open_campaign(chosen))
     paths = write_analysis(analysis, chosen)
     for path in paths:
@@ -138,22 +141,32 @@ def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
 def _compare(arguments: argparse.Namespace, screen: Screen) -> int:
     from experiments.console.comparison import Limits, compare
 
-    campaigns = [open_campaign(_only_campaign(path)) for path in (arguments.first, arguments.second)]
+    both = [open_campaign(_only_campaign(path, screen)) for path in (arguments.first, arguments.second)]
     limits = Limits(arguments.max_slower, arguments.equal_weights)
-    status, content = compare(screen, campaigns[0], campaigns[1], limits)
+    status, content = compare(screen, both[0], both[1], limits)
     if arguments.json:
         print(json_text(content), end="")
     return status
 
 
-def _only_campaign(path: Path) -> Path:
-    """The campaign at `path`, or a matrix's newest.
+def _newest(folder: Path, screen: Screen, choose: str) -> Path:
+    """A matrix's newest campaign on this inventory's machines; says so if others are newer."""
+    chosen, remark = newest_campaign(folder, known_machines(REPOSITORY, RESULTS), choose)
+    if remark is not None:
+        screen.line(remark, "yellow")
+    return chosen
+
+
+def _only_campaign(path: Path, screen: Screen) -> Path:
+    """The campaign at `path`, or a matrix's newest on this inventory's machines.
 
     Raises:
         UserError: there is none.
     """
     from experiments.console.check import find_campaigns
 
+    if campaigns(path):
+        return _newest(path, screen, f"{path}/{{}}")
     return find_campaigns(path)[-1]
 
 
@@ -260,12 +273,17 @@ def _parser() -> argparse.ArgumentParser:
 
     report = commands.add_parser("report", help="write report.md and report.html for a campaign")
     report.add_argument("matrix", help="name of the matrix")
-    report.add_argument("--campaign", metavar="ID", help="which campaign (default: the newest)")
+    report.add_argument(
+        "--campaign", metavar="ID", help="which campaign (default: the newest of this inventory's machines)"
+    )
 
     compare = commands.add_parser("compare", help="compare two campaigns, seed by seed")
     for name in ("first", "second"):
         compare.add_argument(
-            name, type=Path, metavar=name.upper(), help="folder of a campaign, or of a matrix (its newest)"
+            name,
+            type=Path,
+            metavar=name.upper(),
+            help="folder of a campaign, or of a matrix (its newest of this inventory's machines)",
         )
 
     compare.add_argument(

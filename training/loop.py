@@ -19,6 +19,7 @@ from training.evaluation import evaluate
 from training.memory import explain_shortage
 from training.metrics.phases import Phases
 from training.metrics.recorder import Recorder
+from training.metrics.trace import tracing
 from training.session import RankStatus, Session
 from training.spec import Conditions, Work
 from training.state import Training, resume, save, set_up
@@ -63,6 +64,7 @@ def train(
         DivergedError: the loss is no longer a number.
         ShortOfMemoryError: a step does not fit into memory.
         Stopped: the session was told to stop.
+        OSError: a file can't be written.
     """
     phases.begin("data")
     workload = open_workload(work, data, conditions, run)
@@ -83,9 +85,10 @@ def train(
     )
     if resumed_from:
         session.report("resume", steps=resumed_from, epochs=len(training.epochs))
-    while len(training.epochs) < work.epochs:
-        status.epoch = len(training.epochs) + 1
-        run_epoch(training, status)
+    with tracing(conditions.trace, session, run, resumed_from) as training.after_step:
+        while len(training.epochs) < work.epochs:
+            status.epoch = len(training.epochs) + 1
+            run_epoch(training, status)
     if work.data.test:
         phases.begin("evaluation")
         figures = evaluate(training, "test", work.epochs, keep=conditions.predictions)

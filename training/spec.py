@@ -23,6 +23,7 @@ from pydantic import (
 from training.rank_environment import RankEnvironment
 from training.registry import DEFAULT, NAME, UnknownData, UnknownModel, settings_of
 from training.settings import AnyData, AnyModel, NotNegative, Settings, Sha256
+from training.traced_steps import Trace
 
 PHASES: Final = (
     "queue",
@@ -128,6 +129,11 @@ class Work(DataSpec):
         return whole + (1 if rest and self.last_batch == "keep" else 0)
 
     @property
+    def steps(self) -> int:
+        """Optimiser steps in the whole training."""
+        return self.steps_per_epoch * self.epochs
+
+    @property
     def smallest_part(self) -> int:
         """The fewest samples that a rank computes at once while it trains."""
         sizes = [self.batch_per_worker]
@@ -179,6 +185,7 @@ class Conditions(Settings):
         "deterministic": True,
         "metrics": [],
         "predictions": False,
+        "trace": None,
     }
 
     threads: int = Field(default=1, ge=1, le=1024)  # compute threads of each rank
@@ -202,9 +209,10 @@ class Conditions(Settings):
     save: Literal["none", "last", "best"] = "none"
     # Further metrics, which need all predictions of a split together; which ones, the workload says.
     metrics: list[str] = Field(default_factory=list)
-    predictions: bool = (
-        False  # kept as Parquet: of the validation split after the last epoch, and of the test
-    )
+    # Predictions as Parquet in the run's folder: of validation after the last epoch, and of test.
+    predictions: bool = False
+    # Steps that torch's profiler records on every rank, which takes time: the run counts as disturbed.
+    trace: Trace | None = None
     rank_environment: RankEnvironment = Field(default_factory=dict)  # further variables of every rank
 
 
@@ -226,6 +234,12 @@ class RunSpec(Settings):
         if known is not None and (unknown := [name for name in self.conditions.metrics if name not in known]):
             there = f"there are {', '.join(known)}" if known else f"{self.work.workload} has none"
             raise ValueError(f"conditions.metrics: there is no {unknown[0]} for these data; {there}")
+        trace, steps = self.conditions.trace, self.work.steps
+        if trace is not None and trace.last > steps:
+            raise ValueError(
+                f"conditions.trace: the training ends with step {steps}, so there is no step {trace.last} to "
+                "trace; take earlier steps"
+            )
         return self
 
     @property

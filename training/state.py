@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,6 +34,7 @@ class Training:
     vote: StopVote
     loss_sum: torch.Tensor  # float64 scalar: this rank's share of the current epoch's loss
     reports_every_step: bool = False
+    after_step: Callable[[], None] = lambda: None
     epochs: list[dict[str, Any]] = field(default_factory=list)  # figures of the finished epochs
     epoch_steps: int = 0  # steps done in the current epoch
     steps: int = 0  # steps done in total
@@ -61,6 +62,7 @@ class Training:
         """Count a finished step."""
         self.epoch_steps += 1
         self.steps += 1
+        self.after_step()
 
     def end_epoch(self, figures: dict[str, Any]) -> None:
         """Add a finished epoch's figures, and start counting the next one's."""

@@ -116,8 +116,7 @@ class Workload(ABC):
     def learning_rate_factor(self, step: int) -> float:
         """The factor on the learning rate in a step (from 0) of the whole training."""
         work = self.work
-        steps = work.steps_per_epoch * work.epochs
-        return learning_rate_factor(step, work.warmup_steps, steps, work.schedule)
+        return learning_rate_factor(step, work.warmup_steps, work.steps, work.schedule)
 
     def model_name(self) -> str:
         """The network in a few words."""

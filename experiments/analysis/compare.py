@@ -42,8 +42,8 @@ def changes(first: Campaign, second: Campaign) -> list[Change]:
             found.append((cell, ratio, pairs))
     if not found:
         raise UserError(
-            f"{first.folder} and {second.folder} have no run in common: compare campaigns of the same cells "
-            "and seeds."
+            f"{first.folder} and {second.folder} have no run in common whose times count: compare "
+            "campaigns of the same cells and seeds, without a trace."
         )
     together = ratios_together([ratio for _, ratio, _ in found])
     return [

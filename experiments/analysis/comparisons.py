@@ -64,7 +64,7 @@ def time_splits(figures: Figures, dissertation: Dissertation) -> list[TimeSplit]
         for record in (record for cell in cells for record in cell.records):
             work = record.specification.work
             if record.train_s is not None:
-                point = (work.steps_per_epoch * work.epochs, record.train_s)
+                point = (work.steps, record.train_s)
                 points.setdefault(work.seed, []).append(point)
         here, first = split(points), cells[0]
         if here is not None:

@@ -69,6 +69,11 @@ class Cell:
         return None if self.phases is None else sum(self.phases.values())
 
     @property
+    def disturbed(self) -> str | None:
+        """By what its runs are disturbed, which share it as a condition; None: by nothing that is known."""
+        return self.records[0].disturbed if self.records else None
+
+    @property
     def quality(self) -> Estimate | None:
         """The metric by which people judge the trained model."""
         return self.metrics.get(self.metric)
@@ -144,7 +149,8 @@ class Figures:
     without_digest: int  # runs whose programs reported no digest of their weights
     not_run: list[MissingRun]
     attempts: list[Record]  # those that failed or were interrupted
-    counting: list[Record]  # including those of users who began at once, which are in no cell
+    # Including those of users who began at once, which are in no cell; disturbed ones without their times.
+    counting: list[Record]
     references: list[Reference]  # the inventory's, for this matrix and others
     setup: Setup = field(default_factory=Setup)  # of its stacks and of provisioning
     places: dict[str, str] = field(
@@ -185,7 +191,9 @@ def figures_of(campaign: Campaign) -> Figures:
     plan, measured = campaign.file.plan, campaign.file.measured
     records = {run.run_id: campaign.records(run.run_id) for run in plan}
     counting = {
-        run.run_id: record for run in measured if (record := _newest_ok(records[run.run_id])) is not None
+        run.run_id: _without_disturbed_times(record)
+        for run in measured
+        if (record := _newest_ok(records[run.run_id])) is not None
     }
     proving = [record for record in counting.values() if record.weights_digest is not None]
     certain = [record for record in proving if _is_deterministic(record)]
@@ -213,6 +221,13 @@ def figures_of(campaign: Campaign) -> Figures:
 def _place(campaign: Campaign, run_id: str) -> str:
     attempt = next(each for each in reversed(campaign.attempts(run_id)) if each.recorded and each.record().ok)
     return f"{run_id}/{attempt.folder.name}/{RECORD}"
+
+
+def _without_disturbed_times(record: Record) -> Record:
+    """A record as figures may take it: the times of a disturbed run can't get into any of them."""
+    if record.disturbed is None:
+        return record
+    return record.model_copy(update={"train_s": None, "total_s": None, "phases": None})
 
 
 def _newest_ok(records: Sequence[Record]) -> Record | None:

@@ -60,7 +60,7 @@ class SkippedRung:
     """A rung that is not shown."""
 
     label: str
-    reason: Literal["no such run", "impossible", "not yet", "same run", "no common seed"]
+    reason: Literal["no such run", "impossible", "not yet", "disturbed", "same run", "no common seed"]
     detail: str = ""  # why the runs are impossible, or the label of the rung that has the same runs
 
 
@@ -187,6 +187,8 @@ def _skipped(
     if not records:
         impossible = next((run.cannot_run for run in runs if run.cannot_run), None)
         return SkippedRung(rung.label, "impossible" if impossible else "not yet", impossible or "")
+    if why := records[0].disturbed:
+        return SkippedRung(rung.label, "disturbed", why)
     for other, others in measured:
         if {record.run_id for record in records} == {record.run_id for record in others}:
             return SkippedRung(rung.label, "same run", other.label)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,8 @@ class Identity(FrozenModel):
     runs: list[str]  # run ids, which depend on the cluster's pinning, link, device and slots
     launching_of: dict[str, Sha256] = Field(default_factory=dict)  # `launching` of each stack alone
     datasets: list[Sha256] = Field(default_factory=list)  # all, if there are several
+    # Digest of each node's machine id, where known: nodes of two labs may have the same names.
+    machines: dict[str, str] = Field(default_factory=dict)
 
     def differences(self, other: Identity) -> list[str]:
         """What is different in `other`, in words."""
@@ -44,12 +47,15 @@ class Identity(FrozenModel):
             "dataset": "the data set",
             "datasets": "the data sets",
             "hardware": "the nodes",
+            "machines": "the machines",
             "workers": "the order of the workers",
             "settings": "the inventory's settings for the stacks",
             "stacks": "the stacks on the cluster",
             "runs": "the conditions on the cluster",
         }
         changed = [name for name in words if getattr(self, name) != getattr(other, name)]
+        if not are_others(self.machines, other.machines):
+            changed = [name for name in changed if name != "machines"]
         if {"dataset", "datasets"} <= set(changed):
             changed.remove("dataset")
         if len(changed) > 1 and ({"matrix", "dataset", "datasets"} & set(changed)):
@@ -62,10 +68,23 @@ class Identity(FrozenModel):
         same = ("code", "environment", "image", "hardware", "workers", "stacks")
         if any(getattr(self, name) != getattr(other, name) for name in same):
             return False
+        if are_others(self.machines, other.machines):
+            return False
         if self.settings.get(stack) != other.settings.get(stack):
             return False
         ours, theirs = self.launching_of.get(stack), other.launching_of.get(stack)
         return self.launching == other.launching if None in (ours, theirs) else ours == theirs
+
+
+def are_others(machines: Mapping[str, str], others: Mapping[str, str]) -> bool:
+    """Whether a node is known to be one machine here and another there, or no name is in both.
+
+    Of campaigns of earlier versions no machine is known: they are judged by all the rest.
+    """
+    if not machines or not others:
+        return False
+    both = machines.keys() & others.keys()
+    return not both or any(machines[name] != others[name] for name in both)
 
 
 def identity_of(
@@ -85,6 +104,7 @@ def identity_of(
         settings={stack: cluster.settings[stack] for stack in matrix.stacks if stack in cluster.settings},
         stacks=sorted(cluster.stacks),
         runs=[run.run_id for run in plan],
+        machines=cluster.machines,
         launching_of={stack: launching_digest(root, [stack]) for stack in matrix.stacks},
         datasets=datasets if len(datasets) > 1 else [],
     )

@@ -17,7 +17,7 @@ from experiments.campaign.concurrent import (
     whole_groups,
     why_not_side_by_side,
 )
-from experiments.campaign.identity import refuse_changed_launching
+from experiments.campaign.identity import are_others, refuse_changed_launching
 from experiments.campaign.plan import PlannedRun, make_plan
 from experiments.campaign.preparation import prepared_cluster
 from experiments.campaign.resume import Deadline, Options, campaign_for
@@ -73,10 +73,13 @@ def run_matrix(
                 "workload": matrix.workload_folder,
             },
         )
-        # In all campaigns: a dead controller may have worked on another one than this command resumes.
+        # In all campaigns of these machines: a dead controller may have worked on another one than this
+        # command resumes.
         for folder in campaigns(results / matrix.name):
             try:
-                AttemptRunner(playbooks, open_campaign(folder), prepared, git).recover()
+                other = open_campaign(folder)
+                if not are_others(other.file.identity.machines, prepared.cluster.machines):
+                    AttemptRunner(playbooks, other, prepared, git).recover()
             except UserError as error:
                 playbooks.screen.line(f"Skipped: {error}", "yellow")
         plan = make_plan(matrix, prepared.cluster, prepared.data_digests)

@@ -108,6 +108,9 @@ def _partners(group: list[PlannedRun]) -> list[PlannedRun]:
     if any(run.specification.conditions.slow_worker is not None for run in group):
         # The first to end would give the worker its speed back.
         reason = reason or "Runs that start together can't have a slow worker (slow_worker)."
+    if any(run.specification.conditions.trace is not None for run in group):
+        # All that is said of them is how long they wait and take.
+        reason = reason or "Runs that start together are compared by their times, which a trace disturbs."
     return [run.model_copy(update={"together": ids, "cannot_run": reason}) for run in group]
 
 
@@ -123,11 +126,14 @@ def _with_warm_ups(runs: list[PlannedRun]) -> Iterator[PlannedRun]:
 
 
 def _warm_up(runs: Iterable[PlannedRun]) -> PlannedRun:
-    """One epoch of the run with the most workers, so that it uses every node that takes part."""
+    """One epoch of the run with the most workers, so that it uses every node that takes part; no trace."""
     run = max(runs, key=lambda run: (run.cannot_run is None, run.specification.work.world_size))
-    work = run.specification.work
+    work, conditions = run.specification.work, run.specification.conditions
     specification = run.specification.model_copy(
-        update={"work": work.model_copy(update={"epochs": 1, "seed": WARM_UP_SEEDS + work.seed})}
+        update={
+            "work": work.model_copy(update={"epochs": 1, "seed": WARM_UP_SEEDS + work.seed}),
+            "conditions": conditions.model_copy(update={"trace": None}),
+        }
     )
     axes = {**run.axes, "epochs": 1, "seed": specification.work.seed}
     return run.model_copy(

@@ -11,6 +11,7 @@ from typing import Any
 
 from experiments.campaign.attempt import VARIABLES, Attempt
 from experiments.campaign.code_archive import training_archive
+from experiments.campaign.machines import note_machines
 from experiments.cluster.description import PreparedCluster, read_prepared
 from experiments.cluster.lock import cluster_lock
 from experiments.cluster.playbooks import PlaybookError, Playbooks, failure_message, last_lines, process_mark
@@ -39,7 +40,9 @@ def prepared_cluster(
         break_lock: take the lock even from a holder that may still be alive.
     """
     with locked_cluster(playbooks, results, verb, break_lock) as folder:
-        yield _prepare(playbooks, matrix, folder)
+        prepared = _prepare(playbooks, matrix, folder)
+        note_machines(playbooks.root, results, prepared.cluster.inventory, prepared.cluster.machines)
+        yield prepared
 
 
 @contextmanager

@@ -55,6 +55,11 @@ class Cluster(BaseModel):
             for name, node in self.nodes.items()
         }
 
+    @property
+    def machines(self) -> dict[str, str]:
+        """Digest of each node's machine id, where known."""
+        return {name: node.machine for name, node in self.nodes.items() if node.machine}
+
 
 class Dataset(BaseModel):
     """A dataset.json, as `training prepare` wrote it; only the fields used here are declared."""

@@ -36,6 +36,7 @@ class Node(FiniteModel):
     docker: str | None
     java: str | None
     virtualization: str | None
+    machine: str | None = None  # digest of its machine id; None: it has none, or was not asked
     torch: str | None = None  # its version and build
     gpus: list[Gpu] = Field(default_factory=list)
     slots: int | None = None  # that it offers for ranks; 0 on a node that is no worker

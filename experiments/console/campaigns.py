@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from experiments.campaign.campaign import Campaign, campaigns, open_campaign
 from experiments.campaign.code_archive import launching_digest, training_archive
+from experiments.campaign.machines import known_machines
 from experiments.matrix.loading import MATRICES, load_matrix
 from experiments.util.errors import UserError
 from experiments.util.files import sha256
@@ -25,7 +26,8 @@ COLUMNS: Final = (
 )
 ABOUT: Final = (
     "A campaign goes on while the cluster matches, too: its nodes, environment, image, data and settings are "
-    "compared when a run starts (make matrix), and make plan prepares the same."
+    "compared when a run starts (make matrix), and make plan prepares the same. The machines are those that "
+    "this inventory had when it was last used."
 )
 
 
@@ -90,11 +92,13 @@ def _differences(root: Path, campaign: Campaign, named: str) -> list[str]:
     identity = campaign.file.identity
     try:
         matrix = load_matrix(named)
-        now = {
+        now: dict[str, Any] = {
             "matrix": matrix.content(),
             "code": sha256(training_archive(root, matrix.workload_folder)),
             "launching": launching_digest(root, matrix.stacks),
         }
+        if machines := known_machines(root, root / "results"):
+            now["machines"] = machines
     except UserError as error:
         return [str(error)]
     return identity.differences(identity.model_copy(update=now))

@@ -140,7 +140,7 @@ def _row(campaign: Campaign, run: PlannedRun) -> list[str]:
         _seconds(record.total_s),
         "" if record.quality is None else number(record.quality, Format(3)),
         record.weights_digest[:8] if record.weights_digest else "",
-        record.reason or "",
+        record.reason or (f"Disturbed by {record.disturbed}." if record.disturbed else ""),
     ]
 
 

@@ -45,6 +45,7 @@ def schema() -> Schema:
     several = {name: _several(each) for name, each in fields.items()}
     several["stack"] = _several({"type": "string"})
     several["workers"] = {"anyOf": [{"const": ALL}, several["workers"]]}
+    found["$defs"] = Conditions.model_json_schema().get("$defs", {}) | found["$defs"]
     properties["axes"] = {
         "type": "object",
         "properties": several,

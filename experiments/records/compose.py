@@ -25,7 +25,7 @@ from experiments.records.record import Epoch, Launch, Prepared, Record, Status
 from experiments.records.validity import prepared_faults, run_faults
 from experiments.util.files import file_sha256
 from experiments.util.words import counted, listed
-from training.spec import PHASES
+from training.spec import PHASES, RunSpec
 
 OUTSIDE: Final = ("queue", "launch", "shutdown")  # phases that training itself can't see
 CLOCK_TOLERANCE_S: Final = 0.05  # smaller differences prove nothing: a process's start is known to 0.01 s
@@ -55,6 +55,7 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
     notes = [
         *observed.notes,
         *_quiet_notes(observed.quiet),
+        *_trace_notes(request.specification),
         *(launcher.notes if launcher else []),
         *_gpu_notes(ranks),
         *_unlike_notes(request, placed),
@@ -125,6 +126,18 @@ def _quiet_notes(quiet: Quiet | None) -> list[str]:
     return [
         f"The nodes were not quiet when it began, after {quiet.waited_s:.0f} s of waiting: "
         f"{'; '.join(quiet.disturbed)}."
+    ]
+
+
+def _trace_notes(specification: RunSpec) -> list[str]:
+    """A note on a run that was traced: it is disturbed, but on purpose."""
+    trace = specification.conditions.trace
+    if trace is None:
+        return []
+    ends = [trace.file(rank) for rank in (0, specification.work.world_size - 1)]
+    return [
+        f"Disturbed on purpose by a trace of its {trace.name} ({' to '.join(dict.fromkeys(ends))}): its "
+        "times are in no mean and no comparison; its weights and metrics count."
     ]
 
 

@@ -231,6 +231,15 @@ class Record(FiniteModel):
         return self.epochs[-1].metric(name) if self.ok and self.epochs else None
 
     @property
+    def disturbed(self) -> str | None:
+        """By what, so that its times are not those of its stack, in words; None: by nothing that is known.
+
+        Its weights and metrics are not affected.
+        """
+        trace = self.specification.conditions.trace
+        return None if trace is None else f"a trace of its {trace.name}"
+
+    @property
     def among_users(self) -> bool:
         """Whether it started together with other users' runs, to be compared with runs that start alone."""
         return self.together is not None and self.together.why == "users"

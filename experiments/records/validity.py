@@ -52,6 +52,7 @@ def run_faults(
         faults.append(f"The weights differ between ranks ({shown}).")
     if not work.data.has_own_loop:
         faults += _count_faults(work, result)
+    faults += _trace_faults(specification, outputs)
     for rank in ranks:
         faults += _rank_faults(request, rank)
     if len({rank.uid for rank in ranks}) > 1:
@@ -111,6 +112,16 @@ def _resumed_after(outputs: Path) -> int | None:
 
 def _short(digest: str | None) -> str:
     return digest[:8] if digest else "none"
+
+
+def _trace_faults(specification: RunSpec, outputs: Path) -> list[str]:
+    """The fault of ranks that left no trace although one was asked for."""
+    trace, ranks = specification.conditions.trace, range(specification.work.world_size)
+    missing = [] if trace is None else [rank for rank in ranks if not (outputs / trace.file(rank)).is_file()]
+    if trace is None or not missing:
+        return []
+    of = ", ".join(trace.file(rank) for rank in missing)
+    return [f"The run was to trace {trace.name} on every rank, but left no {of}."]
 
 
 def _rank_faults(request: Request, rank: RankFile) -> list[str]:

@@ -31,7 +31,8 @@ class Frames:
     runs: pandas.DataFrame
     """A row for each record: `counts` (ok, and no warm-up), the matrix's axes, `status`, `reason`, `train_s`
     and `total_s` (seconds), `metric` and `quality` (by which people judge the model), `weights_digest`,
-    `campaign` (another's, if it was adopted from there), `record` (the path of its file)."""
+    `disturbed` (by what, so that its times must not be compared), `campaign` (another's, if it was adopted
+    from there), `record` (the path of its file)."""
     epochs: pandas.DataFrame
     """A row for each epoch of each record: `epoch`, `seconds`, `lr`, `train_loss`, and each metric."""
     phases: pandas.DataFrame
@@ -93,6 +94,7 @@ def _run(campaign: Campaign, run: PlannedRun, attempt: Attempt) -> Row:
             "total_s": record.total_s,
             "metric": record.specification.work.data.metric,
             "quality": record.quality,
+            "disturbed": record.disturbed,
             "weights_digest": record.weights_digest,
             "work_digest": record.work_digest,
             "conditions_digest": record.conditions_digest,

@@ -69,7 +69,7 @@ class Recorder:
             self.write()
         if self._every_step:
             done = (epoch - 1) * self._work.steps_per_epoch + step
-            self._session.progress(done / (self._work.steps_per_epoch * self._work.epochs))
+            self._session.progress(done / self._work.steps)
 
     def write(self) -> None:
         """Pass on everything not yet written (errors: `step`)."""

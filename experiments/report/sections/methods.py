@@ -10,7 +10,7 @@ from experiments.cluster.room import differences
 from experiments.report.names import value_text
 from experiments.report.sections.conclusions import weights_sentence
 from experiments.report.sections.conditions import common_facts, varying, work_text
-from experiments.report.sections.times import adopted_remark
+from experiments.report.sections.times import adopted_remark, disturbed_remark
 from experiments.util.words import counted, listed
 
 TITLE: Final = "Methods, to quote"
@@ -57,6 +57,7 @@ def _sentences(figures: Figures) -> Iterator[str]:
     )
     yield weights_sentence(figures)
     yield from adopted_remark(figures)
+    yield from disturbed_remark(figures)
     if noted := [record for record in figures.counting if record.notes]:
         yield f"The report has notes on {counted(len(noted), 'run')} of them."
     yield f"Software: trainbed, campaign {campaign.matrix}/{campaign.name}."

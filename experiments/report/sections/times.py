@@ -65,7 +65,7 @@ def _row(cell: Cell, axes: Sequence[str]) -> list[Value | str]:
         *(_axis_value(cell.axes[name]) for name in axes),
         Value(
             len(cell.records),
-            Format(unit=f" of {cell.planned}{_throttled(cell.records)}"),
+            Format(unit=f" of {cell.planned}{_marks(cell)}"),
             section=RECORDS if cell.records else "",
         ),
         _spread(train),
@@ -113,10 +113,10 @@ def _ratio(found: Ratio | None, cell: Cell, form: Format, less: float = 0) -> Va
     return Value(found.ratio - less, form, low=low, high=high, note=note)
 
 
-def _throttled(records: Sequence[Record]) -> str:
-    """A mark on a row whose GPUs slowed themselves down: its times are not those of a GPU at full speed."""
-    throttled = sum(any(rank.gpu and rank.gpu.throttled for rank in record.ranks) for record in records)
-    return f", {throttled} throttled" if throttled else ""
+def _marks(cell: Cell) -> str:
+    """Marks on a row that is disturbed, or whose GPUs slowed down: its times are not those of a plain run."""
+    throttled = sum(any(rank.gpu and rank.gpu.throttled for rank in record.ranks) for record in cell.records)
+    return (", disturbed" if cell.disturbed else "") + (f", {throttled} throttled" if throttled else "")
 
 
 def _weights(records: Sequence[Record]) -> str | None:
@@ -149,6 +149,7 @@ def _remarks(figures: Figures) -> list[str]:
         "Weights: the first eight digits of the digest of the trained weights.",
         *([f"Accuracy: {accuracy}"] if accuracy else []),
         *adopted_remark(figures),
+        *disturbed_remark(figures),
         *(
             ["Every figure is from a single run: there is no spread, and a small difference may be chance."]
             if filled and all(len(cell.records) == 1 for cell in filled)
@@ -166,6 +167,18 @@ def adopted_remark(figures: Figures) -> list[str]:
     return [
         f"Adopted: {counted(len(adopted), 'run')} of {len(figures.counting)} were made in {names}, with the "
         "same code, environment and nodes, but at another time than the rest."
+    ]
+
+
+def disturbed_remark(figures: Figures) -> list[str]:
+    """Which runs are in no time; nothing if none is disturbed."""
+    disturbed = [why for record in figures.counting if (why := record.disturbed)]
+    if not disturbed:
+        return []
+    return [
+        f"Disturbed: {len(disturbed)} of {counted(len(figures.counting), 'run')}, by "
+        f"{listed(sorted(set(disturbed)))}. Their times are in no mean and no comparison; their weights and "
+        "metrics count."
     ]
 
 

@@ -229,6 +229,8 @@ def leave(destination: Path, spec: dict[str, Any], started: float, how: dict[str
             "weights_digest": weights,
         }
         write(f"rank-{rank}.json", content | how.get(f"rank-{rank}", {}))
+        if spec["conditions"]["trace"] is not None:
+            (destination / f"trace-{rank}.json.gz").write_bytes(b"a trace")
     count = work["data"]["validation"]
     epochs = [
         {

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,7 @@ import pytest
 
 from tests.unit.roles.loading import load
 
+ROOT = Path(__file__).parents[3]
 facts = load("roles/cluster_facts/filter_plugins/cluster_facts.py")
 node = load("roles/cluster_facts/files/describe-node")
 STACKS = ["ddp", "spark"]
@@ -105,3 +110,37 @@ def test_every_node_has_its_state_or_the_reason_why_it_is_unknown() -> None:
     }
     assert found["down"]["state"] is None and "Connection refused" in found["down"]["trouble"]
     assert found["odd"]["state"] is None and found["odd"]["trouble"] == "ValueError: odd"
+
+
+def test_a_machine_is_known_by_a_digest_of_its_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    one, two = "0123456789abcdef" * 2, "fedcba9876543210" * 2
+    ids = iter([one, one, two, "uninitialized", None])
+    monkeypatch.setattr(node, "first_line", lambda path: {"/etc/machine-id": next(ids)}[path])
+    first, again, other, *without = (node.machine() for _ in range(5))
+    assert first == again != other and without == [None, None]
+    assert len(first) == 32 and one not in first
+    # Where the id does not last, something else stands for it.
+    assert node.machine("testbed") == node.machine("testbed") not in (first, other, None)
+
+
+@pytest.mark.parametrize("kind", ["testbed", "vm"])
+def test_nodes_of_a_testbed_that_are_made_anew_are_the_same_machines(kind: str) -> None:
+    def machines(**environment: str) -> dict[str, str]:
+        ansible = Path(sys.executable).parent / "ansible"
+        module = ["-m", "ansible.builtin.debug", "-a", "var=cluster_facts_machine"]
+        done = subprocess.run(
+            [str(ansible), "-i", str(ROOT / "inventory" / kind), "all", *module],
+            cwd=ROOT,
+            env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), **environment},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found = re.findall(r"^(\w+) \| SUCCESS.*\n +cluster_facts_machine: (\S+)$", done.stdout, re.MULTILINE)
+        return dict(found)
+
+    usual = machines()
+    assert len(usual) == len(set(usual.values())) == 3
+    assert machines(HOME="/elsewhere") == usual  # of another user of this machine, too
+    for choice in ({"TESTBED": "other"}, {"TESTBED_PREFIX": "198.18.77"}):
+        assert not set(machines(**choice).values()) & set(usual.values())

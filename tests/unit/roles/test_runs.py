@@ -121,6 +121,8 @@ def left(folder: Path, *notes: dict[str, Any], **files: str) -> Path:
     run_dir, launch_dir = folder / "runs" / "01", folder / "launches" / "some-run" / "01"
     (launch_dir / "logs").mkdir(parents=True)
     (launch_dir / "logs" / "node.log").write_text("what it said")
+    run_dir.mkdir(parents=True)
+    (run_dir / "trace-0.json.gz").write_bytes(b"a trace")
     for name in ("logs", "checkpoints", "model", "tokens"):
         (run_dir / name).mkdir(parents=True)
         (run_dir / name / "some.log").write_text(name)
@@ -139,8 +141,13 @@ def test_what_a_run_left_is_brought_home(tmp_path: Path) -> None:
     launch = json.loads((home / "launch.json").read_text())
     assert launch == NOTES[0] | {"started": 11.0, "ended": 21.0}
     files = sorted(path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file())
-    assert files == ["launch.json", "logs/node.log", "logs/some.log"]
-    assert sorted(path.name for path in run_dir.iterdir()) == ["checkpoints", "logs", "model"]
+    assert files == ["launch.json", "logs/node.log", "logs/some.log", "trace-0.json.gz"]
+    assert sorted(path.name for path in run_dir.iterdir()) == [
+        "checkpoints",
+        "logs",
+        "model",
+        "trace-0.json.gz",
+    ]
     assert not list((tmp_path / "launches").iterdir())
 
 
