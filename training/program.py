@@ -184,7 +184,8 @@ def _started(program: Program, events: Path, meeting: Meeting | None) -> Iterato
         environment = _environment(meeting) | {
             "TRAINBED_EVENTS": str(events.absolute()),
             "TRAINBED_PHASES": ",".join(PHASES),
-            "PYTHONPATH": ":".join(filter(None, (folder, os.environ.get("PYTHONPATH")))),
+            # Modules are found from where it is started, too, as with PYTHONPATH=. in a project's folder.
+            "PYTHONPATH": ":".join(filter(None, (folder, str(program.folder), os.environ.get("PYTHONPATH")))),
             "PYTHONUNBUFFERED": "1",
         }
         process = subprocess.Popen(

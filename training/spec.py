@@ -150,6 +150,11 @@ class Work(DataSpec):
     @model_validator(mode="after")
     def _belongs_together(self) -> Work:
         self.model.check(self.data)
+        if self.data.has_own_loop and self.keeps_checkpoints:
+            raise ValueError(
+                f"{self.data.name} has a loop of its own: this package can't write checkpoints of it; leave "
+                "out checkpoint_every_epochs and checkpoint_every_steps"
+            )
         if self.gradient_accumulation > self.batch_per_worker:
             raise ValueError(
                 f"a batch of {self.batch_per_worker} samples can't be computed in "
@@ -168,6 +173,19 @@ class Work(DataSpec):
                 "(gradient_accumulation)"
             )
         return self
+
+
+OF_THE_LOOP: Final = (
+    "tokenizing",
+    "reporting",
+    "loader_workers",
+    "save",
+    "metrics",
+    "predictions",
+    "trace",
+    "deterministic",
+)
+"""Conditions that only this package's loop heeds."""
 
 
 class Conditions(Settings):
@@ -234,6 +252,13 @@ class RunSpec(Settings):
         if known is not None and (unknown := [name for name in self.conditions.metrics if name not in known]):
             there = f"there are {', '.join(known)}" if known else f"{self.work.workload} has none"
             raise ValueError(f"conditions.metrics: there is no {unknown[0]} for these data; {there}")
+        if self.work.data.has_own_loop:
+            unheeded = [name for name in OF_THE_LOOP if getattr(self.conditions, name) != self._usual(name)]
+            if unheeded:
+                raise ValueError(
+                    f"conditions.{unheeded[0]}: {self.work.data.name} has a loop of its own, which does not "
+                    "heed it; leave it out, and give the program what it takes as arguments"
+                )
         trace, steps = self.conditions.trace, self.work.steps
         if trace is not None and trace.last > steps:
             raise ValueError(
@@ -241,6 +266,9 @@ class RunSpec(Settings):
                 "trace; take earlier steps"
             )
         return self
+
+    def _usual(self, name: str) -> Any:
+        return Conditions.model_fields[name].get_default(call_default_factory=True)
 
     @property
     def run_id(self) -> str:

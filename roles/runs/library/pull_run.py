@@ -20,7 +20,7 @@ description:
   - Fetches what is in O(launch_dir), if this node has it, and removes it from the node. What is in O(run_dir)
     is fetched from one node, and stays.
   - Where both have a file of the same name, root's is kept, the one in O(launch_dir).
-  - Only files and directories are fetched, no links. Checkpoints and the model stay where they are. Tokens
+  - Only files and directories are fetched, no links. Checkpoints, the model and what a script wrote stay. Tokens
     that the run made itself are removed, as they belong to the data set.
 options:
   run_dir:
@@ -50,7 +50,7 @@ left: {description: What was not fetched as it is no file., type: list, returned
 """
 
 #: Of the run's directory. How a run ended is what root noted, not what the job may have written.
-EXCLUDED: Final = ("./checkpoints", "./model", "./tokens", "./launch.json", "./launch-*.json")
+EXCLUDED: Final = ("./checkpoints", "./model", "./tokens", "./script", "./launch.json", "./launch-*.json")
 
 
 def tar(directory: Path, named: str, excluded: tuple[str, ...], to: IO[bytes], **user: Any) -> None:
