@@ -94,7 +94,7 @@ def _unit(name: str, manager: tuple[str, ...]) -> Keeper | None:
 
 
 def _session(name: str) -> Keeper:
-    # A server of its own: what users set for theirs (remain-on-exit, destroy-unattached) does not matter here.
+    # A server of its own: what users set for theirs (remain-on-exit, say) does not matter here.
     tmux = ("tmux", "-L", "trainbed", "-f", "/dev/null")
     return Keeper(
         what=f"the tmux session {name}",
