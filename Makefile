@@ -17,6 +17,10 @@ endif
 
 in = env="$$(requirements/bootstrap $(1))" && PATH="$$env/bin:$$PATH" && export PATH &&
 
+detach = $(if $(filter-out 1,$(DETACH)),$(error DETACH is '$(DETACH)', and must be 1 or empty))$(if $(DETACH),--detach)
+# As it was written: make would take $$TRAINBED_STATE for a variable of its own.
+hook = $(if $(value HOOK),--at-end '$(subst ','\'',$(value HOOK))')
+
 # Before anything is installed; but where somebody may have accepted a fault of this machine, only the role knows.
 accepts = $(findstring testbed_accepted_faults,$(ARGS))$(filter environment,$(origin ANSIBLE_INVENTORY))
 carries = requirements/bootstrap check && $(if $(accepts),,python3 roles/testbed/files/this-machine check --kind $(TESTBED_KIND) &&)
@@ -70,8 +74,8 @@ endif
 plan: ## show the runs of a matrix, and which can't be made here
 	@$(call in,controller) python -m experiments plan "$(MATRIX)" $(ARGS)
 
-matrix: ## run a matrix, or go on with it (CAMPAIGN= names one; otherwise the newest that matches)
-	@$(call in,controller) python -m experiments run "$(MATRIX)" $(if $(CAMPAIGN),--campaign "$(CAMPAIGN)") $(ARGS)
+matrix: ## run a matrix, or go on with it (CAMPAIGN= names one; DETACH=1 goes on after logout; HOOK=command runs at its end)
+	@$(call in,controller) python -m experiments run "$(MATRIX)" $(if $(CAMPAIGN),--campaign "$(CAMPAIGN)") $(detach) $(hook) $(ARGS)
 
 watch: ## follow the running matrix live, from another terminal (MATRIX= chooses one of several)
 	@$(call in,controller) python -m experiments watch $(if $(filter file,$(origin MATRIX)),,"$(MATRIX)") $(ARGS)

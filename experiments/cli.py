@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
+from experiments.campaign.at_end import AtEnd
 from experiments.campaign.campaign import campaigns, choose_campaign, open_campaign
 from experiments.campaign.concurrent import whole_groups
+from experiments.campaign.detached import OPTION, run_detached
 from experiments.campaign.estimates import Estimates
 from experiments.campaign.exporting import export_model, find_run
 from experiments.campaign.loop import run_matrix
@@ -18,7 +20,7 @@ from experiments.campaign.machines import known_machines, newest_campaign
 from experiments.campaign.plan import make_plan
 from experiments.campaign.preparation import prepared_cluster
 from experiments.campaign.resume import Options
-from experiments.campaign.running_note import NoteWriter
+from experiments.campaign.running_note import Detached, NoteWriter
 from experiments.campaign.selection import runs_that_fit, with_warm_ups
 from experiments.cluster.playbooks import Playbooks
 from experiments.cluster.status import read_status
@@ -39,12 +41,30 @@ RESULTS: Final = REPOSITORY / "results"
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns its exit code."""
-    arguments = _parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    arguments = _parser().parse_args(words)
     screen = Screen(json=getattr(arguments, "json", False))
     interrupts = Interrupts(at_once=arguments.command in ENDED_AT_ONCE)
+    at_end = AtEnd(getattr(arguments, "at_end", None), screen, interrupts)
+    status: int | None = None
+    with interrupts:
+        try:
+            status = _status(arguments, words, screen, interrupts, at_end)
+        finally:
+            at_end(status)
+    return status
+
+
+def _status(
+    arguments: argparse.Namespace,
+    words: Sequence[str],
+    screen: Screen,
+    interrupts: Interrupts,
+    at_end: AtEnd,
+) -> int:
+    """Runs the command, and says what ended it; returns its exit code."""
     try:
-        with interrupts:
-            return _command(arguments, screen, interrupts)
+        return _command(arguments, words, screen, interrupts, at_end)
     except Interrupted:
         screen.clear_status()
         screen.line("Stopped. The same command resumes where this one ended.")
@@ -67,7 +87,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return USAGE_ERROR
 
 
-def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrupts) -> int:
+def _command(
+    arguments: argparse.Namespace,
+    words: Sequence[str],
+    screen: Screen,
+    interrupts: Interrupts,
+    at_end: AtEnd,
+) -> int:
     if arguments.command == "report":
         return _report(arguments.matrix, arguments.campaign, screen)
     if arguments.command == "compare":
@@ -116,7 +142,10 @@ def _command(arguments: argparse.Namespace, screen: Screen, interrupts: Interrup
         side_by_side=arguments.side_by_side,
         max_time_s=arguments.max_time * 60 if arguments.max_time is not None else None,
     )
-    with NoteWriter(RESULTS, matrix.name, screen) as note:
+    if arguments.detach and arguments.as_detached is None:
+        return run_detached(RESULTS, matrix.name, arguments.matrix, words, screen, interrupts)
+    at_end.note = NoteWriter(RESULTS, matrix.name, screen, arguments.as_detached)
+    with at_end.note as note:
         return run_matrix(REPOSITORY, playbooks, matrix, options, note, CampaignTables(screen))
 
 
@@ -255,6 +284,19 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="run several one-worker runs of a block and stack at a time, on different workers; the records "
         "say so, because it can disturb their times",
+    )
+
+    run.add_argument(
+        "--detach",
+        action="store_true",
+        help="go on without this terminal, as a systemd unit, or in a tmux session where there is no systemd",
+    )
+    run.add_argument(OPTION, type=Detached.model_validate_json, help=argparse.SUPPRESS)
+
+    run.add_argument(
+        "--at-end",
+        metavar="COMMAND",
+        help="shell command to run at the end, however it ends; its variables TRAINBED_… say how",
     )
 
     watcher = commands.add_parser("watch", help="show a running matrix, live, until it ends; changes nothing")

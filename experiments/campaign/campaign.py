@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -68,6 +69,16 @@ class CampaignFile(FrozenModel):
         return sorted((run for run in self.plan if not run.warm_up), key=lambda run: run.written)
 
 
+@dataclass(frozen=True)
+class Standing:
+    """How far a campaign has come: ids of its runs, warm-ups left out, in the order of the matrix."""
+
+    done: list[str]
+    missing: list[str]  # neither done nor impossible
+    failed: list[str]  # the missing ones whose newest record says so
+    impossible: list[str]  # on its cluster
+
+
 class Campaign:
     """A campaign's folder."""
 
@@ -109,6 +120,19 @@ class Campaign:
     def counting(self, run_id: str) -> Record | None:
         """The record that counts for a run: the newest that is ok."""
         return next((record for record in reversed(self.records(run_id)) if record.ok), None)
+
+    def standing(self) -> Standing:
+        """How far it has come.
+
+        Raises:
+            UserError: a record is damaged, or lies in the wrong folder.
+        """
+        runs = self.file.measured
+        impossible = [run.run_id for run in runs if run.cannot_run is not None]
+        done = [run.run_id for run in runs if self.counting(run.run_id) is not None]
+        missing = [run.run_id for run in runs if run.run_id not in {*done, *impossible}]
+        failed = [name for name in missing if [each.status for each in self.records(name)][-1:] == ["failed"]]
+        return Standing(done, missing, failed, impossible)
 
     def next_folder(self, run_id: str) -> Path:
         """The folder that the next attempt at a run gets."""

@@ -84,7 +84,7 @@ def run_matrix(
                 playbooks.screen.line(f"Skipped: {error}", "yellow")
         plan = make_plan(matrix, prepared.cluster, prepared.data_digests)
         fitting = runs_that_fit(plan, options.only)  # fails before a campaign without runs is created
-        campaign = campaign_for(root, playbooks, matrix, prepared, git, plan, options)
+        campaign = note.campaign = campaign_for(root, playbooks, matrix, prepared, git, plan, options)
         if git.patch is not None:
             write_whole(campaign.folder / patch_name(git.patch), patch.encode(errors="surrogateescape"))
         store_references(campaign.folder, campaign.file.references, prepared.references)

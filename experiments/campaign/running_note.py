@@ -1,6 +1,7 @@
 """The note of a command that runs a matrix. It exists while the command does, so that others can find it.
 
 A command removes its note when it ends. A killed command can't; its note names a process that is gone.
+A detached command's note stays, so that `watch` can tell how it ended, until the next command starts.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Final, Self
 
 from pydantic import AwareDatetime, Field, ValidationError
 
+from experiments.campaign.campaign import Campaign
 from experiments.campaign.plan import PlannedRun
 from experiments.util.errors import UserError
 from experiments.util.files import utc_now
@@ -21,6 +23,14 @@ from experiments.util.screen import Screen
 from training.spec import explain
 
 PREFIX: Final = ".running-"  # then the controller's process id; in the folder of all results
+
+
+class Detached(FrozenModel):
+    """How a command is kept running without a terminal."""
+
+    keeper: str  # such as `the systemd unit NAME`
+    log: str  # the path of its output
+    stop: str  # the shell command that ends it
 
 
 class CommandNote(FrozenModel):
@@ -34,20 +44,26 @@ class CommandNote(FrozenModel):
     not_runnable: list[str] = Field(default_factory=list)  # the requested runs that can't be made
     todo: list[str] = Field(default_factory=list)  # the unfinished ones, in order, with their warm-ups
     doing: str = ""  # what its screen says
+    detached: Detached | None = None  # None: its terminal shows what it says
+    exit_code: int | None = None  # of a detached command that has ended
 
     @property
     def alive(self) -> bool:
-        """Whether the command is still running, on this machine."""
-        return is_alive(dict(self.controller))
+        """Whether the command is still running, on this machine; its hook does not count."""
+        return self.exit_code is None and is_alive(dict(self.controller))
 
 
 class NoteWriter:
     """Maintains the note of this process for as long as the context is open."""
 
-    def __init__(self, results: Path, matrix: str, screen: Screen) -> None:
+    def __init__(self, results: Path, matrix: str, screen: Screen, detached: Detached | None = None) -> None:
+        self.matrix = matrix
+        self.campaign: Campaign | None = None  # as soon as there is one
         self._path = results / f"{PREFIX}{os.getpid()}.json"
         self._screen = screen
-        self._note = CommandNote(matrix=matrix, started=utc_now(), controller=self_identity())
+        self._note = CommandNote(
+            matrix=matrix, started=utc_now(), controller=self_identity(), detached=detached
+        )
         self._warned = False
 
     def __enter__(self) -> Self:
@@ -61,7 +77,19 @@ class NoteWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._screen.listener = None
-        self._path.unlink(missing_ok=True)
+        if self._note.detached is None:
+            self._path.unlink(missing_ok=True)
+
+    @property
+    def detached(self) -> Detached | None:
+        """How the command is kept running; None if it has a terminal."""
+        return self._note.detached
+
+    def ends(self, exit_code: int) -> None:
+        """Notes, after a detached command's last word, how it ended."""
+        if self._note.detached is not None:
+            self._note = self._note.model_copy(update={"exit_code": exit_code, "doing": ""})
+            self._write()
 
     def begins(self, campaign: str, selected: list[PlannedRun], todo: list[PlannedRun]) -> None:
         """Notes, when a campaign starts or resumes, which runs were requested and which are left to do."""

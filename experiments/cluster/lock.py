@@ -13,6 +13,7 @@ from experiments.cluster.playbooks import Playbooks, failure_message, last_lines
 from experiments.util.errors import UserError
 from experiments.util.interrupts import Interrupted
 
+TAKING: Final = "taking the cluster's lock"
 TAKEN_OVER: Final = re.compile(
     r"Taking over the cluster's lock.*?\.(?=\s|$)"
 )  # as roles/cluster_lock words it
@@ -29,7 +30,7 @@ def cluster_lock(playbooks: Playbooks, verb: str, folder: Path, *, take_over: bo
         Interrupted: a signal came meanwhile; the lock is not held.
     """
     screen = playbooks.screen
-    screen.status("taking the cluster's lock", now=True)
+    screen.status(TAKING, now=True)
     log = folder / "lock.log"
     # Deferred: if the playbook were ended midway, it would be unknown whether it had taken the lock.
     variables = _variables("held", verb) | ({"cluster_lock_break": True} if take_over else {})

@@ -63,10 +63,7 @@ def _facts(root: Path, folder: Path, matrix: str) -> dict[str, Any]:
     facts: dict[str, Any] = {"campaign": folder.name}
     try:
         campaign = open_campaign(folder)
-        runs = campaign.file.measured
-        impossible = [run.run_id for run in runs if run.cannot_run is not None]
-        done = [run.run_id for run in runs if campaign.counting(run.run_id) is not None]
-        missing = [run.run_id for run in runs if run.run_id not in {*done, *impossible}]
+        standing = campaign.standing()
         running = any(
             not attempt.recorded and not attempt.controller_gone
             for run in campaign.file.plan
@@ -75,10 +72,10 @@ def _facts(root: Path, folder: Path, matrix: str) -> dict[str, Any]:
         return facts | {
             "inventory": campaign.file.environment.inventory,
             "nodes": campaign.file.environment.workers,
-            "runs_done": done,
-            "runs_missing": missing,
-            "runs_impossible": impossible,
-            "state": "running" if running else "complete" if not missing else "unfinished",
+            "runs_done": standing.done,
+            "runs_missing": standing.missing,
+            "runs_impossible": standing.impossible,
+            "state": "running" if running else "complete" if not standing.missing else "unfinished",
             "differs": _differences(root, campaign, matrix),
         }
     except UserError as error:

@@ -8,6 +8,7 @@ from typing import Final
 from experiments.campaign.campaign import campaigns, open_campaign
 from experiments.campaign.estimates import Estimates
 from experiments.campaign.running_note import CommandNote, read_note, read_notes
+from experiments.cluster.playbooks import last_lines
 from experiments.console.observe import CampaignState, Observer
 from experiments.console.tables import show_campaign
 from experiments.console.watch_view import (
@@ -75,15 +76,15 @@ class _Watcher:
         if note is not None and not note.alive:
             note = read_note(self._path)  # it may have ended normally in between
             if note is not None:
-                return self._killed(note)
+                return self._killed(note) if note.exit_code is None else self._ended(note)
         if note is None:
-            return self._ended()
+            return self._ended(self._note)
         self._note = note
         self._show(note)
         return None
 
     def _find(self) -> None:
-        """Finds the newest live command, preferably with a campaign; else the newest killed one."""
+        """Finds the newest live command, preferably with a campaign; else the newest that left its note."""
         notes = read_notes(self._results)
         found = [each for each in notes if self._name is None or each[1].matrix == self._name]
         # A command without a campaign may be about to find that another one holds the cluster's lock.
@@ -101,7 +102,8 @@ class _Watcher:
     def _show(self, note: CommandNote) -> None:
         observer = self._observe(note)
         if observer is None:
-            self._say(f"{note.matrix} · no campaign yet · {note.doing or 'starting'}")
+            kept = f" · {note.detached.keeper}" if note.detached is not None else ""
+            self._say(f"{note.matrix}{kept} · no campaign yet · {note.doing or 'starting'}")
             return
         state = observer.look()
         name = f"{note.matrix} · campaign {note.campaign}"
@@ -131,17 +133,31 @@ class _Watcher:
             "them and resumes.",
             "bold red",
         )
+        self._log(note)
         self._table(note)
         return 1
 
-    def _ended(self) -> int:
-        assert self._note is not None
+    def _ended(self, note: CommandNote) -> int:
         self._screen.clear_status()
-        state = self._table(self._note)
+        self._log(note)
+        state = self._table(note)
+        if state is None and note.exit_code == 0:
+            return 0
         if state is None:
-            self._screen.line("The command ended before its campaign started; its terminal says why.", "red")
+            where = "its terminal" if note.detached is None else "its log"
+            self._screen.line(f"The command ended before its campaign started; {where} says why.", "red")
             return 1
         return 0 if state.done and not (state.failed or state.to_come or state.running) else 1
+
+    def _log(self, note: CommandNote) -> None:
+        """Names a detached command's log, and shows the end of it unless all went well."""
+        if note.detached is None:
+            return
+        how = "" if note.exit_code is None else f", exit code {note.exit_code}"
+        self._screen.line(f"{note.matrix} ran as {note.detached.keeper}{how}. Its log: {note.detached.log}")
+        if note.exit_code != 0:
+            for line in last_lines(Path(note.detached.log)):
+                self._screen.line(f"  {line}")
 
     def _table(self, note: CommandNote) -> CampaignState | None:
         # The command may have done everything since the last look.
