@@ -31,6 +31,7 @@ from experiments.report.sections.methods import TITLE as METHODS
 from experiments.report.sections.methods import methods
 from experiments.report.sections.organisation import organisation_tables
 from experiments.report.sections.phases import phases_table
+from experiments.report.sections.programs import programs_table
 from experiments.report.sections.quality import quality_table
 from experiments.report.sections.records import records_table
 from experiments.report.sections.references import references_table
@@ -101,6 +102,7 @@ def report_tables(analysis: Analysis) -> list[Table]:
         quality_table(figures),
         data_sets_table(figures),
         *users_tables(analysis.occasions),
+        programs_table(analysis),
         *organisation_tables(analysis),
         decisions_table(analysis),
         records_table(figures),

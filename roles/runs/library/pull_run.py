@@ -20,8 +20,8 @@ description:
   - Fetches what is in O(launch_dir), if this node has it, and removes it from the node. What is in O(run_dir)
     is fetched from one node, and stays.
   - Where both have a file of the same name, root's is kept, the one in O(launch_dir).
-  - Only files and directories are fetched, no links. Checkpoints, the model and what a script wrote stay. Tokens
-    that the run made itself are removed, as they belong to the data set.
+  - Only files and directories are fetched, no links. Checkpoints, the model and what a script wrote stay.
+    Tokens that the run made itself are removed, as they belong to the data set.
 options:
   run_dir:
     description: Directory of the attempt on the shared storage; only for the node that fetches it.
