@@ -40,6 +40,7 @@ def schema() -> Schema:
         "description": "Of a script that runs under torchrun, relative to the matrix: short for workload: "
         "script with its data.script.",
     }
+    properties["data"].pop("required")  # which is for each workload to say
     fields = _fields()
     properties["defaults"] = {"type": "object", "properties": fields, "additionalProperties": False}
     several = {name: _several(each) for name, each in fields.items()}

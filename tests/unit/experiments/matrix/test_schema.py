@@ -44,6 +44,15 @@ def test_every_matrix_is_valid(path: Path) -> None:
     assert faults(read(path)) == []
 
 
+def test_a_script_at_the_top_needs_no_workload() -> None:
+    axes = {"stack": ["ddp"], "workers": [1], "epochs": [1], "seed": [1]}
+    matrix: Matrix = {"name": "mine", "script": "train.py", "data": {"train": 64}, "axes": axes}
+    assert faults(matrix) == []
+    assert "Additional properties are not allowed ('max_length' was unexpected)" in faults(
+        matrix | {"data": {"train": 64, "max_length": 64}}
+    )
+
+
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_every_shipped_matrix_names_it(path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()

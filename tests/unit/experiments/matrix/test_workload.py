@@ -82,3 +82,40 @@ def test_its_runs_know_it_by_its_content_and_bring_it_along(workplace: Workplace
 def test_what_is_wrong_with_it_is_said_with_its_line(folder: Path, old: str, new: str, said: str) -> None:
     with pytest.raises(UserError, match=said):
         load_matrix(load(folder, old, new))
+
+
+SCRIPT = """\
+name: small
+script: train.py
+data: {include: [corpus.csv], train: 64}
+defaults:
+  model: {arguments: ["--epochs={epochs}"]}
+axes: {stack: [ddp], workers: [1], epochs: [1], seed: [1]}
+"""
+
+
+def test_a_script_is_short_for_the_workload_of_that_name(tmp_path: Path) -> None:
+    path = tmp_path / "small.yml"
+    path.write_text(SCRIPT, encoding="utf-8")
+    matrix = load_matrix(str(path))
+    assert (matrix.workload, matrix.data.files) == ("script", ("train.py", "corpus.csv"))
+    path.write_text(
+        SCRIPT.replace("script: train.py", "workload: script").replace(
+            "{include", "{script: train.py, include"
+        ),
+        encoding="utf-8",
+    )
+    assert load_matrix(str(path)).content() == matrix.content()
+    for old, new, said in (
+        (
+            "script: train.py",
+            "script: train.py\nworkload: causal-lm",
+            r"small\.yml, line 2: script stands for",
+        ),
+        ("{include", "{script: other.py, include", r"small\.yml, line 2: script stands for workload: script"),
+        ("script: train.py", "script: ../train.py", r"\.\./train\.py must lie beside the matrix"),
+        ("{epochs}", "{epoch}", r"there is no \{epoch\} to put in"),
+    ):
+        path.write_text(SCRIPT.replace(old, new), encoding="utf-8")
+        with pytest.raises(UserError, match=said):
+            load_matrix(str(path))
