@@ -170,6 +170,12 @@ TEST_WIDE = (
         (pytest(*WIDE, "-k", "toy", "tests/e2e/test_conformance.py"),),
         Nodes.CROWD,
     ),
+    Part(
+        "workloads",
+        "every workload on every stack: equal weights, and two slots on two workers as one on four",
+        (pytest(*WIDE, "tests/e2e/test_workloads.py"),),
+        Nodes.CROWD,
+    ),
     *(
         Part(
             name,

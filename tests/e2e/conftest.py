@@ -14,7 +14,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.testbeds import ALONE, PLACE, SHARED_FOLDER, Testbed, copy_repository, shared_testbed
+from tests.e2e.testbeds import (
+    ALONE,
+    CROWD_FOLDER,
+    PLACE,
+    SHARED_FOLDER,
+    TOY,
+    Testbed,
+    copy_repository,
+    crowd_testbed,
+    shared_testbed,
+)
 from tests.standins.determined import packages
 
 STAMP = "/root/provisioned-with"
@@ -117,3 +127,23 @@ def digest(root: Path, *folders: str) -> str:
             found.update(f"{path.relative_to(root)}\0".encode())
             found.update(hashlib.sha256(path.read_bytes()).digest())
     return found.hexdigest()
+
+
+@pytest.fixture(scope="module")
+def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The toy's folder outside the checkout."""
+    return Path(shutil.copytree(TOY, tmp_path_factory.mktemp("outside") / "stacks"))
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory, outside: Path) -> Iterator[Testbed]:
+    """A testbed of four workers with two slots each and every stack, including the toy."""
+    given = os.environ.get(PLACE)
+    root = Path(given, CROWD_FOLDER) if given else tmp_path_factory.mktemp("crowd")
+    bed = crowd_testbed(copy_repository(root / "trainbed"), outside)
+    if not given:
+        bed.down()
+    bring_up_to_date(bed)
+    yield bed
+    if not given:
+        bed.down()

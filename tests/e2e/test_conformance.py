@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.conftest import bring_up_to_date
-from tests.e2e.testbeds import CROWD_FOLDER, PLACE, TOY, Testbed, copy_repository, crowd_testbed
+from tests.e2e.testbeds import TOY, Testbed
 from tests.stacks import declared
 
 pytestmark = pytest.mark.wide
@@ -38,26 +34,6 @@ BROKEN = {
         {"test_a_run_that_fails_is_a_record_with_its_reason"},
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def outside(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The toy's folder outside the checkout."""
-    return Path(shutil.copytree(TOY, tmp_path_factory.mktemp("outside") / "stacks"))
-
-
-@pytest.fixture(scope="module")
-def crowd(tmp_path_factory: pytest.TempPathFactory, outside: Path) -> Iterator[Testbed]:
-    """A testbed of four workers with two slots each and every stack, including the toy."""
-    given = os.environ.get(PLACE)
-    root = Path(given, CROWD_FOLDER) if given else tmp_path_factory.mktemp("crowd")
-    bed = crowd_testbed(copy_repository(root / "trainbed"), outside)
-    if not given:
-        bed.down()
-    bring_up_to_date(bed)
-    yield bed
-    if not given:
-        bed.down()
 
 
 def outcomes(bed: Testbed, stack: str, *arguments: str) -> dict[str, str]:
