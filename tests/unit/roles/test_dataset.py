@@ -20,6 +20,8 @@ from training.settings import canonical
 from training.spec import DataSpec
 
 publish = load("roles/dataset/library/publish_dataset.py")
+receive = load("roles/dataset/library/send_files.py")
+send = load("roles/dataset/action_plugins/send_files.py")
 VARS = "roles/dataset/vars/main.yml"
 PROGRAM = Path(sys.executable).parent / "ansible-playbook"
 USER = pwd.getpwuid(os.getuid()).pw_name
@@ -270,3 +272,63 @@ def test_what_the_preparation_says_is_the_reason_for_its_failure(tmp_path: Path)
     assert not master.datasets and not list((tmp_path / "work/made").iterdir())
     status, said = master.prepare(dataset_token_file=str(tmp_path / "absent"))
     assert status != 0 and "which dataset_token_file names: write the hub's token into it" in said
+
+
+def test_folders_are_sent_whole_and_only_when_they_differ(tmp_path: Path) -> None:
+    master = Master(tmp_path)
+    images = tmp_path / "mine" / "images"
+    for name in ("a/1.png", "a/2.png", "b/3.png"):
+        path = images / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(name.encode() * 1000)
+    (images / "c").symlink_to(images / "a")
+    named = {"prepare_named": ["images", "mine.csv", "absent"]}
+    told = {}
+    for what in ("new", "same", "touched", "checked", "other"):
+        if what == "touched":
+            os.utime(images / "a/1.png", (1, 1))
+        if what == "checked":
+            (images / "a/2.png").unlink()
+        status, said = master.prepare(*["--check"] if what == "checked" else [], **named)
+        assert status == 0, said
+        task = said.partition("TASK [dataset : Send them to the master] ")[2]
+        told[what] = task.split()[1]
+    assert told == {
+        "new": "changed:", "same": "ok:", "touched": "ok:", "checked": "changed:", "other": "changed:"
+    }  # fmt: skip
+    (sent,) = (path for path in (tmp_path / "work/sent/files").iterdir() if path.is_dir())
+    names = sorted(path.relative_to(sent).as_posix() for path in sent.rglob("*") if path.is_file())
+    assert names == ["images/a/1.png", "images/b/3.png", "images/c/1.png", "mine.csv"]
+    assert (sent / "images/c/1.png").read_bytes() == b"a/1.png" * 1000
+    assert (sent / "mine.csv").stat().st_mode & 0o777 == 0o644
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("../code.zip", "../code.zip is not below .*: put it there, beside the matrix"),
+        ("round", "round/again is a link to a folder that it is in"),
+        ("lost", "lost/nowhere can't be read: No such file"),
+    ],
+)
+def test_what_can_not_be_sent_is_said(tmp_path: Path, name: str, said: str) -> None:
+    (tmp_path / "code.zip").touch()
+    for folder, link, to in (("round", "again", "."), ("lost", "nowhere", "absent")):
+        (tmp_path / "mine" / folder).mkdir(parents=True)
+        (tmp_path / "mine" / folder / link).symlink_to(to)
+    with pytest.raises(send.AnsibleActionFail, match=said):
+        send.packed(tmp_path / "mine", [name], send.Hashed())
+
+
+def test_what_was_damaged_on_the_way_replaces_nothing(tmp_path: Path) -> None:
+    archive, dest = tmp_path / "sent.tar", tmp_path / "files"
+    dest.mkdir()
+    (tmp_path / "some").write_text("x", encoding="utf-8")
+    with archive.open("wb") as file:
+        sent = send.Hashed(file)
+        send.packed(tmp_path, ["some"], sent)
+    asked = {"dest": str(dest), "archive": str(archive)}
+    assert "was damaged on the way" in call(receive, digest="0" * 64, **asked)["msg"] and dest.is_dir()
+    assert call(receive, digest=sent.digest, **asked)["changed"] and (dest / "some").read_text() == "x"
+    assert not archive.exists()
+    assert call(receive, dest=str(dest), digest=sent.digest)["changed"] is False
