@@ -12,7 +12,7 @@ from experiments.campaign.attempt import VARIABLES, Attempt
 from experiments.campaign.code_archive import training_archive
 from experiments.cluster.description import PreparedCluster, read_prepared
 from experiments.cluster.lock import cluster_lock
-from experiments.cluster.playbooks import Playbooks, failure_message, last_lines, process_mark
+from experiments.cluster.playbooks import Playbooks, failure_message, last_lines, process_mark, step_under_way
 from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
 from experiments.util.files import utc_now, write_whole
@@ -58,9 +58,9 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> PreparedClus
 
     def tick() -> None:
         seconds = (utc_now() - started).total_seconds()
-        screen.status(
-            f"preparing the cluster and the data set ({seconds:.0f} s)" if screen.is_terminal else "preparing"
-        )
+        step = step_under_way(log)
+        what = f"preparing the cluster and the data set{f': {step}' if step else ''}"
+        screen.status(f"{what} ({seconds:.0f} s)" if screen.is_terminal else what)
 
     screen.status("preparing the cluster and the data set", now=True)
     archive = folder / "training.zip"

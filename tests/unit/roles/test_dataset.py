@@ -327,7 +327,7 @@ def test_what_was_damaged_on_the_way_replaces_nothing(tmp_path: Path) -> None:
     with archive.open("wb") as file:
         sent = send.Hashed(file)
         send.packed(tmp_path, ["some"], sent)
-    asked = {"dest": str(dest), "archive": str(archive)}
+    asked: dict[str, Any] = {"dest": str(dest), "archive": str(archive)}
     assert "was damaged on the way" in call(receive, digest="0" * 64, **asked)["msg"] and dest.is_dir()
     assert call(receive, digest=sent.digest, **asked)["changed"] and (dest / "some").read_text() == "x"
     assert not archive.exists()

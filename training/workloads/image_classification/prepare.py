@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from training.data.prepare import Place, Preparation
 from training.data.prepared import SPLITS, write_batches
+from training.data.progress import shown
 from training.data.split import split_by_class
 from training.workloads.image_classification.images import Digits, Folders, Images, Pixels
 from training.workloads.image_classification.settings import Data
@@ -85,7 +86,7 @@ def schema_of(data: Data) -> pa.Schema:
     )
 
 
-def _draw(images: Images, data: Data) -> tuple[list[int], list[int]]:
+def _draw(images: Images, data: Data) -> tuple[Sequence[int], Sequence[int]]:
     classes, labels = len(images.classes), images.labels
     if images.validation_from is None:
         return split_by_class(labels, data.train, data.validation, data.seed, classes)
@@ -99,7 +100,7 @@ def _batches(
     images: Images, numbers: Sequence[int], data: Data, sums: PixelSums | None
 ) -> Iterator[pa.RecordBatch]:
     schema = schema_of(data)
-    for at in range(0, len(numbers), AT_ONCE):
+    for at in shown(range(0, len(numbers), AT_ONCE), "scaling images", len(numbers), lambda _: AT_ONCE):
         chosen = numbers[at : at + AT_ONCE]
         pixels = np.stack([images.pixels(number, data.size, data.channels) for number in chosen])
         for image in pixels if sums else ():

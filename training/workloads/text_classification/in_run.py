@@ -30,6 +30,7 @@ from training.workloads.text_classification.splits import (
     find_splits,
     label_type,
     open_split,
+    split_batch,
     write_split,
 )
 
@@ -174,9 +175,10 @@ def find_tokens(run: Path) -> Path:
 def tokens_digest(split: Split) -> str:
     """SHA-256 of ids, masks and labels, including their shapes."""
     sha = hashlib.sha256()
-    for column in (split.input_ids, split.attention_mask, split.labels):
-        sha.update(f"{column.dtype} {column.shape}\n".encode())
-        sha.update(np.ascontiguousarray(column).data)
+    for parts in (split.ids.parts, split.masks.parts, [split.labels]):
+        sha.update(f"{parts[0].dtype} {(len(split), *parts[0].shape[1:])}\n".encode())
+        for part in parts:
+            sha.update(np.ascontiguousarray(part).data)
     return sha.hexdigest()
 
 
@@ -189,7 +191,8 @@ def _write(table: pa.Table, spec: RunSpec, folder: Path) -> None:
         columns = [part.column(name).combine_chunks() for name in COLUMNS.names[1:]]
         ids, mask = (column.flatten() for column in columns[:2])
         labels = columns[2].cast(label_type(len(data.class_names)))
-        write_split(folder / f"{split}.arrow", ids, mask, labels, data.max_length)
+        batch = split_batch(ids, mask, labels, data.max_length)
+        write_split(folder / f"{split}.arrow", iter([batch]), data.max_length)
         first += size
 
 

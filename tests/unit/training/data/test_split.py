@@ -7,6 +7,9 @@ import pytest
 from training.data.split import split_by_class
 from training.errors import DataError
 
+TWO = [[3, 0, 8, 5, 6], [2, 1, 4]]
+THREE = [[8, 7, 9, 0, 6], [2, 4, 5, 1]]
+
 
 def test_the_splits_hold_every_sample_once_and_both_classes() -> None:
     labels = [number % 2 for number in range(40)]
@@ -35,3 +38,11 @@ def test_what_cannot_be_split_is_said() -> None:
         split_by_class([0, 1, 1, 0], 3, 2, seed=1)
     with pytest.raises(DataError, match="All 4 samples have the label 1; two classes are needed"):
         split_by_class([1, 1, 1, 1], 2, 2, seed=1)
+
+
+def test_the_draw_is_the_one_that_it_always_was() -> None:
+    """The order decides the bytes of a data set, whose name is in records."""
+    two = split_by_class([number % 2 for number in range(9)], 5, 3, seed=4)
+    assert [list(part) for part in two] == TWO
+    three = split_by_class([0, 1, 2, 0, 0, 1, 0, 2, 0, 1], 5, 4, 4, 4)
+    assert [list(part) for part in three] == THREE
