@@ -79,6 +79,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         help="folder that file names in the specification are relative to",
     )
     preparing.add_argument("--out", type=Path, required=True, help="folder for data sets")
+    preparing.add_argument(
+        "--known", type=Path, metavar="DIR", help="folder with data sets that need not be prepared again"
+    )
     preparing.add_argument("--json", action="store_true", help="print only the last line")
 
     tokenising = verbs.add_parser(
@@ -140,7 +143,7 @@ def _prepare(given: argparse.Namespace) -> int:
 
     _known(given)
     place = Place(given.files, given.reviews)
-    prepared = prepare(read_spec(DataSpec, given.data_spec), place, given.out)
+    prepared = prepare(read_spec(DataSpec, given.data_spec), place, given.out, given.known)
     if not given.json:
         print(f"{'Prepared' if prepared.created else 'Found'} the data set {prepared.path}.")
     print(json.dumps({"digest": prepared.digest, "path": str(prepared.path), "created": prepared.created}))

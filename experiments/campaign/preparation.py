@@ -14,7 +14,14 @@ from experiments.campaign.code_archive import training_archive
 from experiments.campaign.machines import note_machines
 from experiments.cluster.description import PreparedCluster, read_prepared
 from experiments.cluster.lock import cluster_lock
-from experiments.cluster.playbooks import PlaybookError, Playbooks, failure_message, last_lines, process_mark
+from experiments.cluster.playbooks import (
+    PlaybookError,
+    Playbooks,
+    failure_message,
+    last_lines,
+    process_mark,
+    step_under_way,
+)
 from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
 from experiments.util.files import utc_now, write_whole
@@ -81,9 +88,9 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> PreparedClus
 
     def tick() -> None:
         seconds = (utc_now() - started).total_seconds()
-        screen.status(
-            f"preparing the cluster and {what} ({seconds:.0f} s)" if screen.is_terminal else "preparing"
-        )
+        step = step_under_way(log)
+        doing = f"preparing the cluster and {what}{f': {step}' if step else ''}"
+        screen.status(f"{doing} ({seconds:.0f} s)" if screen.is_terminal else doing)
 
     screen.status(f"preparing the cluster and {what}", now=True)
     archive = folder / "training.zip"
@@ -104,12 +111,11 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> PreparedClus
 
 
 def data_sets_asked(matrix: Matrix, specs: Sequence[DataSpec]) -> list[dict[str, Any]]:
-    """The data sets as the playbook takes them: each has the files that none before it has."""
-    asked, copied = [], set[str]()
+    """The data sets as the playbook takes them."""
+    asked = []
     for spec in specs:
         values = {axis: getattr(spec.data, name) for axis, name in matrix.data_axes.items()}
-        files = [name for name in dict.fromkeys(spec.data.files) if name not in copied]
-        copied.update(files)
+        files = list(dict.fromkeys(spec.data.files))
         name = ", ".join(f"{axis}={value}" for axis, value in values.items())
         asked.append({"name": name, "spec": canonical(spec), "files": files})
     return asked

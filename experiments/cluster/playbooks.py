@@ -175,6 +175,12 @@ def last_lines(log: Path, count: int = 12) -> list[str]:
     return [line.rstrip() for line in lines[:recap] if line.strip()][-count:]
 
 
+def step_under_way(log: Path) -> str | None:
+    """The task that a playbook has begun last, in its own words; None before the first."""
+    begun = [line for line in last_lines(log, count=1000) if line.startswith("TASK [")]
+    return begun[-1].removeprefix("TASK [").rpartition("]")[0].rpartition(" : ")[2] if begun else None
+
+
 def failure_message(log: Path) -> str | None:
     """The cause of failure, from the playbook's output; None if it says nothing useful."""
     try:

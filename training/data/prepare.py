@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -51,13 +51,14 @@ class Prepared:
     created: bool  # False: it already existed
 
 
-def prepare(asked: DataSpec, place: Place, out: Path) -> Prepared:
+def prepare(asked: DataSpec, place: Place, out: Path, known: Path | None = None) -> Prepared:
     """Prepare a data set under `out`, in a folder named by its digest, unless it already exists.
 
     Args:
         asked: which data, for which workload.
         place: where the workload finds what it prepares data from.
         out: folder for data sets; it is created if it does not exist.
+        known: folder with data sets that count as existing; it is only read.
 
     Raises:
         WorkloadError: the workload can't be used.
@@ -67,7 +68,8 @@ def prepare(asked: DataSpec, place: Place, out: Path) -> Prepared:
     if not callable(getattr(module, "prepare", None)):
         raise WorkloadError(f"The prepare.py of the workload {asked.workload} has no function prepare.")
     found: Preparation = module.prepare(asked.data, place)
-    if found.identified and (there := _find_prepared(asked, found.source["sha256"], out)):
+    folders = (out,) if known is None else (known, out)
+    if found.identified and (there := _find_prepared(asked, found.source["sha256"], folders)):
         return there
     out.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
@@ -81,16 +83,18 @@ def prepare(asked: DataSpec, place: Place, out: Path) -> Prepared:
         digest = dataset_digest(asked, files)
         description = described(asked) | {"format": FORMAT, "digest": digest, "files": files}
         write_json(draft / DESCRIPTION, facts | description | {"source": found.source})
+        if known is not None and (known / digest / DESCRIPTION).exists():
+            return Prepared(digest, known / digest, created=False)
         draft.chmod(0o755)  # mkdtemp's own mode shuts everybody else out
         return _move_into_place(draft, out / digest)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _find_prepared(asked: DataSpec, source_digest: str, out: Path) -> Prepared | None:
+def _find_prepared(asked: DataSpec, source_digest: str, folders: Iterable[Path]) -> Prepared | None:
     """The data set that was prepared for the same request from the same source, if there is one."""
     wanted = described(asked)
-    for file in sorted(out.glob(f"*/{DESCRIPTION}")):
+    for file in (file for folder in folders for file in sorted(folder.glob(f"*/{DESCRIPTION}"))):
         if file.parent.name.startswith("."):
             continue  # another process is writing it
         description: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from training.errors import DataError
@@ -18,7 +20,9 @@ from training.util.digest import file_digest
 
 FORMAT: Final = 3  # 3 added the texts
 DESCRIPTION: Final = "dataset.json"
-SPLITS: Final = ("train", "validation")
+SPLITS: Final = ("train", "validation")  # which every data set has
+TEST: Final = "test"
+VALUES: Final = 1 << 24  # in the rows of a batch, at most; what is smaller is a single batch
 DAMAGED: Final = "The data set {path} is damaged ({files}); remove that folder and prepare it again."
 
 
@@ -28,6 +32,11 @@ class Dataset:
 
     path: Path
     description: dict[str, Any]  # dataset.json
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Names of its splits."""
+        return (*SPLITS, TEST) if self.description["spec"].get(TEST) else SPLITS
 
     def check(self, without: Collection[str] = ()) -> None:
         """Check that its files are what `prepare` wrote, except those in `without`.
@@ -94,6 +103,59 @@ def write_batches(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatc
         for batch in batches:
             writer.write_batch(batch)
     path.chmod(0o644)
+
+
+def write_rows(path: Path, schema: pa.Schema, parts: Iterable[pa.RecordBatch], length: int) -> None:
+    """Write an Arrow file of rows of `length` values, readable by everybody: in one batch if they are few.
+
+    However the rows are cut into `parts`, the bytes are the same.
+    """
+    write_batches(path, schema, _regrouped(parts, max(1, VALUES // length)))
+
+
+def _regrouped(parts: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    """The same rows in batches of so many, but for the last one."""
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for part in parts:
+        at = 0
+        while at < part.num_rows:
+            held.append(part.slice(at, rows - count))
+            at += held[-1].num_rows
+            count += held[-1].num_rows
+            if count == rows:
+                yield pa.concat_batches(held)
+                held, count = [], 0
+    if held:
+        yield pa.concat_batches(held)
+
+
+class Rows:
+    """A column of rows of equal length, in the batches of an Arrow file: [rows, length], memory-mapped."""
+
+    def __init__(self, batches: Iterable[pa.RecordBatch], column: str) -> None:
+        """Those of one column, without copying any."""
+        self.parts: list[npt.NDArray[Any]] = []
+        for batch in batches:
+            length = batch.schema.field(column).type.list_size
+            # Not `to_numpy`, which imports pandas: over a second, for nothing.
+            self.parts.append(np.from_dlpack(batch.column(column).flatten()).reshape(-1, length))
+        self._starts = np.cumsum([0, *map(len, self.parts[:-1])])
+
+    def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Copies of the rows with these numbers."""
+        if len(self.parts) == 1:
+            return self.parts[0][rows]
+        taken = np.empty((len(rows), *self.parts[0].shape[1:]), dtype=self.parts[0].dtype)
+        where = np.searchsorted(self._starts, rows, side="right") - 1
+        for part in np.unique(where):
+            here = where == part
+            taken[here] = self.parts[part][rows[here] - self._starts[part]]
+        return taken
+
+    def whole(self) -> npt.NDArray[Any]:
+        """All rows in one array; a copy if they are in several batches."""
+        return self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
 
 
 def read_arrow(path: Path) -> pa.RecordBatch:

@@ -1,36 +1,33 @@
-"""Two splits of labelled samples, with the classes in proportion."""
+"""Splits of labelled samples, with the classes in proportion."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from array import array
+from collections.abc import Mapping, Sequence
+from itertools import accumulate, pairwise
+
+import numpy as np
 
 from training.errors import DataError
 
 
 def split_by_class(
-    labels: Sequence[int], train: int, validation: int, seed: int, classes: int = 2
-) -> tuple[list[int], list[int]]:
-    """Numbers of the samples of two splits of these sizes, drawn and shuffled by the seed.
+    labels: Sequence[int], sizes: Mapping[str, int], seed: int, classes: int = 2
+) -> dict[str, array[int]]:
+    """Numbers of the samples of some splits of these sizes, drawn and shuffled by the seed.
 
     Args:
         labels: the class of each sample, from 0.
-        train: samples of the first split.
-        validation: samples of the second.
+        sizes: samples of each split, by its name.
         seed: of the draw.
         classes: how many there are.
 
     Raises:
         DataError: there are fewer samples than asked for, or they are of one class only.
     """
-    if train + validation > len(labels):
-        asked = (
-            f"{train} samples to train and {validation} to validate were"
-            if validation
-            else f"{train} samples were"
-        )
-        raise DataError(f"{asked} asked for, but there are only {len(labels)}; ask for fewer.")
-    members: list[list[int]] = [[] for _ in range(classes)]
+    _check_enough(len(labels), sizes)
+    members = [array("q") for _ in range(classes)]
     for number, label in enumerate(labels):
         members[label].append(number)
     there = [label for label, found in enumerate(members) if found]
@@ -41,29 +38,52 @@ def split_by_class(
     draw = random.Random(seed)
     for found in members:
         draw.shuffle(found)
-    first, second = (_two if classes == 2 else _many)(members, train, validation)
-    draw.shuffle(first)
-    draw.shuffle(second)
-    return first, second
+    splits = (_of_two if classes == 2 else _of_many)(members, list(sizes.values()))
+    for split in splits:
+        draw.shuffle(split)
+    return dict(zip(sizes, splits, strict=True))
 
 
-def _two(members: list[list[int]], train: int, validation: int) -> tuple[list[int], list[int]]:
+def split_at_random(samples: int, sizes: Mapping[str, int], seed: int) -> dict[str, array[int]]:
+    """Numbers of the samples of some splits of these sizes, drawn by the seed from `samples` of them.
+
+    Raises:
+        DataError: there are fewer samples than asked for.
+    """
+    _check_enough(samples, sizes)
+    numbers = array("q", range(samples))
+    random.Random(seed).shuffle(numbers)
+    return dict(zip(sizes, _cut(numbers, list(sizes.values())), strict=True))
+
+
+def _check_enough(samples: int, sizes: Mapping[str, int]) -> None:
+    if sum(sizes.values()) > samples:
+        asked = " and ".join(f"{size} for {name}" for name, size in sizes.items())
+        raise DataError(
+            f"More samples were asked for ({asked}) than the {samples} that there are; ask for fewer."
+        )
+
+
+def _cut(numbers: array[int], sizes: Sequence[int]) -> list[array[int]]:
+    return [numbers[start:end] for start, end in pairwise(accumulate(sizes, initial=0))]
+
+
+def _of_two(members: list[array[int]], sizes: Sequence[int]) -> list[array[int]]:
     """Two classes in proportion."""
-    # How many of the first n samples drawn are positive; what rounding leaves over is in the second split.
-    whole = sum(map(len, members))
-    positive = [n * len(members[1]) // whole for n in (train, train + validation)]
-    negative = [train - positive[0], train + validation - positive[1]]
-    first = members[0][: negative[0]] + members[1][: positive[0]]
-    second = members[0][negative[0] : negative[1]] + members[1][positive[0] : positive[1]]
-    return first, second
+    # How many of the first n samples drawn are positive; what rounding leaves over is in the next split.
+    ends = list(accumulate(sizes, initial=0))
+    positive = [end * len(members[1]) // sum(map(len, members)) for end in ends]
+    negative = [end - of_them for end, of_them in zip(ends, positive, strict=True)]
+    return [
+        members[0][slice(*zeros)] + members[1][slice(*ones)]
+        for zeros, ones in zip(pairwise(negative), pairwise(positive), strict=True)
+    ]
 
 
-def _many(members: list[list[int]], train: int, validation: int) -> tuple[list[int], list[int]]:
+def _of_many(members: list[array[int]], sizes: Sequence[int]) -> list[array[int]]:
     """Any number of classes in proportion: the n-th of a class comes n-th along its share of the whole."""
-    ordered = sorted(
-        ((number + 0.5) / len(found), label, number)
-        for label, found in enumerate(members)
-        for number in range(len(found))
-    )
-    drawn = [members[label][number] for _, label, number in ordered]
-    return drawn[:train], drawn[train : train + validation]
+    there = [found for found in members if found]  # in the order of their classes, which decides a tie
+    along = np.concatenate([(np.arange(len(found)) + 0.5) / len(found) for found in there])
+    order = np.argsort(along, kind="stable")[: sum(sizes)]
+    drawn = np.concatenate([np.frombuffer(found, dtype=np.int64) for found in there])[order]
+    return _cut(array("q", drawn.tobytes()), sizes)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from training.errors import DataError
+from training.util.digest import file_digest
 
 Row = tuple[str, Mapping[str, Any]]
 """Its place in the file (`line 5`), and its values by column."""
@@ -43,29 +44,41 @@ def read_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
         raise DataError(f"The file {path} can't be read: {error.strerror or error}.") from error
 
 
-def text_in(path: Path, place: str, row: Mapping[str, Any], column: str) -> str:
-    """The text in a row's column.
+def table_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes.
+
+    Raises:
+        DataError: it can't be read.
+    """
+    try:
+        return file_digest(path)
+    except OSError as error:
+        raise DataError(f"The file {path} can't be read: {error.strerror or error}.") from error
+
+
+def text_in(what: str, place: str, row: Mapping[str, Any], column: str) -> str:
+    """The text in a row's column; `what` has the row, as in `The file mine.csv`.
 
     Raises:
         DataError: there is none, or it is empty.
     """
-    text = value_in(path, place, row, column)
+    text = value_in(what, place, row, column)
     if not isinstance(text, str):
-        raise DataError(f"The file {path} has a {column} that is not a string in {place}: {text!r:.40}.")
+        raise DataError(f"{what} has a {column} that is not a string in {place}: {text!r:.40}.")
     if not text.strip():
-        raise DataError(f"The file {path} has an empty {column} in {place}; remove that row.")
+        raise DataError(f"{what} has an empty {column} in {place}; remove that row.")
     return text
 
 
-def value_in(path: Path, place: str, row: Mapping[str, Any], column: str) -> Any:
-    """The value in a row's column.
+def value_in(what: str, place: str, row: Mapping[str, Any], column: str) -> Any:
+    """The value in a row's column; `what` has the row, as in `The file mine.csv`.
 
     Raises:
         DataError: there is none.
     """
     value = row.get(column)
     if value is None:
-        raise DataError(f"The file {path} has no {column} in {place}.")
+        raise DataError(f"{what} has no {column} in {place}.")
     return value
 
 

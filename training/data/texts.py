@@ -15,28 +15,62 @@ from training.settings import DataSettings, ModelSettings, PretrainedData
 class TextData(PretrainedData):
     """Texts and a tokenizer; a workload says of which sources and which kinds."""
 
-    OF_FILES: ClassVar[dict[str, Any]] = {"text_column": "text"}
-    """Settings that only the user's own files need, and their values for all other sources."""
+    OF_TABLES: ClassVar[dict[str, Any]] = {"text_column": "text"}
+    """Settings that only files and data of the hub need, and their values for all other sources."""
 
+    OF_HUB: ClassVar[dict[str, Any]] = {
+        "dataset": None,
+        "dataset_config": None,
+        "dataset_revision": "main",
+        "train_split": "train",
+        "validation_split": None,
+        "test_split": None,
+    }
+    """Settings that only data of the hub need, and their values for all other sources."""
+
+    LATER: ClassVar[dict[str, Any]] = OF_HUB | {"test_file": None}
+
+    dataset: str | None = Field(default=None, min_length=1)  # of `hub`: its name there
+    dataset_config: str | None = Field(default=None, min_length=1)  # which of its parts, where it has several
+    dataset_revision: str = Field(default="main", min_length=1)  # a commit, or a branch: what it is at now
+    train_split: str = Field(default="train", min_length=1)  # as it is called there
+    validation_split: str | None = Field(default=None, min_length=1)  # None = split off `train_split`
+    test_split: str | None = Field(default=None, min_length=1)  # likewise
     train_file: str | None = Field(default=None, min_length=1)  # of `files`: .csv, .jsonl, .parquet, .arrow
     validation_file: str | None = Field(default=None, min_length=1)  # None = split off `train_file`
+    test_file: str | None = Field(default=None, min_length=1)  # likewise
     text_column: str = Field(default="text", min_length=1)
     tokenizer: str
 
     @property
+    def name(self) -> str:
+        """The source's, or what the hub calls it."""
+        return "/".join(each for each in (self.dataset, self.dataset_config) if each) or self.source
+
+    @property
     def files(self) -> tuple[str, ...]:
         """The texts, and the pretrained model if it is a folder."""
-        return tuple(name for name in (self.train_file, self.validation_file, self.pretrained) if name)
+        named = (self.train_file, self.validation_file, self.test_file, self.pretrained)
+        return tuple(name for name in named if name)
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Self:
         if (self.source == "files") != (self.train_file is not None):
             raise ValueError("train_file goes with source: files, and only with it")
-        if self.validation_file is not None and self.train_file is None:
-            raise ValueError("validation_file needs a train_file")
-        own = [name for name, value in self.OF_FILES.items() if getattr(self, name) != value]
-        if own and self.source != "files":
-            raise ValueError(f"{own[0]} goes with source: files; the data of {self.source} are known")
+        for name in ("validation_file", "test_file"):
+            if getattr(self, name) is not None and self.train_file is None:
+                raise ValueError(f"{name} needs a train_file")
+        for name in ("test_file", "test_split"):
+            if getattr(self, name) is not None and not self.test:
+                raise ValueError(f"{name} goes with test, which says how many of its samples to take")
+        if (self.source == "hub") != (self.dataset is not None):
+            raise ValueError("dataset goes with source: hub, and only with it")
+        for others, sources in ((self.OF_TABLES, ("files", "hub")), (self.OF_HUB, ("hub",))):
+            own = [name for name, value in others.items() if getattr(self, name) != value]
+            if own and self.source not in sources:
+                raise ValueError(
+                    f"{own[0]} goes with source: {' or '.join(sources)}; the data of {self.source} are known"
+                )
         if (self.tokenizer == "pretrained") != (self.pretrained is not None):
             raise ValueError(
                 f"pretrained (which {self.PRETRAINED}) goes with tokenizer: pretrained, and only with it"

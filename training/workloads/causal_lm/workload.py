@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch.nn import functional
 from transformers import (
@@ -18,7 +17,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from training.data.prepared import SPLITS, Dataset, read_arrow
+from training.data.prepared import Dataset, Rows, read_batches
 from training.spec import Conditions, Work
 from training.workload import Batch, Workload
 from training.workloads.causal_lm.prepare import DECODER, END, TOKENIZER
@@ -35,10 +34,8 @@ class CausalLM(Workload):
         assert isinstance(work.data, Data)
         self._data = work.data
         self._splits = {
-            name: np.from_dlpack(read_arrow(dataset.path / f"{name}.arrow").column("input_ids").flatten())
-            .reshape(-1, work.data.block)
-            for name in SPLITS
-        }  # fmt: skip
+            name: Rows(read_batches(dataset.path / f"{name}.arrow"), "input_ids") for name in work.data.splits
+        }
 
     def build_model(self) -> torch.nn.Module:
         if not isinstance(self.work.model, ScratchModel):
@@ -64,7 +61,7 @@ class CausalLM(Workload):
         return GPT2LMHeadModel(GPT2Config(**settings))
 
     def batch(self, split: str, chosen: torch.Tensor, epoch: int) -> Batch:  # noqa: ARG002  # each alike
-        return {"input_ids": torch.from_numpy(self._splits[split][chosen.numpy()]).to(torch.int64)}
+        return {"input_ids": torch.from_numpy(self._splits[split].take(chosen.numpy())).to(torch.int64)}
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         return _losses(model, batch).mean()

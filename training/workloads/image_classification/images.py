@@ -34,7 +34,7 @@ class Images(ABC):
     classes: list[str]  # their names, in the order of their numbers
     labels: list[int]  # the class of each image
     note: str
-    validation_from: int | None = None  # the first image of the validation split; None = split them here
+    starts: dict[str, int]  # the first image of each split that has its own; all others are split off train
 
     @abstractmethod
     def image(self, number: int) -> Image.Image:
@@ -66,6 +66,7 @@ class Digits(Images):
         found = load_digits()
         self.classes = [str(number) for number in range(10)]
         self.labels = [int(label) for label in found.target]
+        self.starts = {"train": 0}
         self.note = DIGITS_NOTE
         # From 0 to 16 in the package.
         self._images: Pixels = np.rint(found.images * (255 / 16)).astype(np.uint8)
@@ -84,22 +85,22 @@ class Folders(Images):
 
     note = "The user's own files."
 
-    def __init__(self, folders: list[Path]) -> None:
-        """List the images of a training folder and, if there is one, of a validation folder.
+    def __init__(self, folders: dict[str, Path]) -> None:
+        """List the images of a training folder and of those that other splits have.
 
         Raises:
             DataError: a folder is missing, has no folders of images, or has a class that the first lacks.
         """
-        found = [_by_class(folder) for folder in folders]
-        self.classes = sorted(found[0])
-        if more := sorted(set(found[-1]) - set(found[0])):
-            raise DataError(f"{folders[-1]} has the class {more[0]}, which {folders[0]} lacks.")
+        found = {split: _by_class(folder) for split, folder in folders.items()}
+        self.classes = sorted(found["train"])
+        for split, classes in found.items():
+            if more := sorted(set(classes) - set(self.classes)):
+                raise DataError(f"{folders[split]} has the class {more[0]}, which {folders['train']} lacks.")
         self._folders = folders
         self._paths: list[Path] = []
-        self.labels = []
-        for number, classes in enumerate(found):
-            if number:
-                self.validation_from = len(self._paths)
+        self.labels, self.starts = [], {}
+        for split, classes in found.items():
+            self.starts[split] = len(self._paths)
             for label, name in enumerate(self.classes):
                 self._paths += classes.get(name, [])
                 self.labels += [label] * len(classes.get(name, []))
@@ -107,7 +108,7 @@ class Folders(Images):
     @staticmethod
     def open(data: Data, files: Path) -> Folders:
         """Those that `data` names, relative to `files` (errors: `Folders`)."""
-        return Folders([files / name for name in (data.train_folder, data.validation_folder) if name])
+        return Folders({split: files / name for split, name in data.folders.items()})
 
     def image(self, number: int) -> Image.Image:
         """One of them."""
@@ -124,9 +125,10 @@ class Folders(Images):
     def digest(self) -> str:
         """Of every file's content and its place in the folders."""
         sha = hashlib.sha256()
+        folders = list(self._folders.values())
         for number, path in enumerate(self._paths):
-            which = int(self.validation_from is not None and number >= self.validation_from)
-            place = path.relative_to(self._folders[which]).as_posix()
+            which = sum(start <= number for start in self.starts.values()) - 1
+            place = path.relative_to(folders[which]).as_posix()
             sha.update(f"{which} {place} {file_digest(path)}\n".encode())
         return sha.hexdigest()
 

@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from training.data.prepare import Place, Preparation
-from training.data.prepared import SPLITS, write_batches
+from training.data.prepared import write_batches
+from training.data.progress import shown
 from training.data.split import split_by_class
 from training.workloads.image_classification.images import Digits, Folders, Images, Pixels
 from training.workloads.image_classification.settings import Data
@@ -27,7 +28,7 @@ def prepare(data: Data, place: Place) -> Preparation:
         DataError: the images or the network can't be loaded or used.
     """
     images: Images = Digits() if data.source == "digits" else Folders.open(data, place.files)
-    splits = dict(zip(SPLITS, _draw(images, data), strict=True))
+    splits = _draw(images, data)
 
     def write(folder: Path) -> dict[str, Any]:
         sums = PixelSums(data.channels)
@@ -85,21 +86,23 @@ def schema_of(data: Data) -> pa.Schema:
     )
 
 
-def _draw(images: Images, data: Data) -> tuple[list[int], list[int]]:
-    classes, labels = len(images.classes), images.labels
-    if images.validation_from is None:
-        return split_by_class(labels, data.train, data.validation, data.seed, classes)
-    at = images.validation_from
-    train, _ = split_by_class(labels[:at], data.train, 0, data.seed, classes)
-    validation, _ = split_by_class(labels[at:], data.validation, 0, data.seed, classes)
-    return train, [at + number for number in validation]
+def _draw(images: Images, data: Data) -> dict[str, Sequence[int]]:
+    """Numbers of the images of each split, by its name."""
+    ends = [*list(images.starts.values())[1:], len(images.labels)]
+    drawn: dict[str, Sequence[int]] = {}
+    for (split, start), end in zip(images.starts.items(), ends, strict=True):
+        others = [name for name in data.splits if split == "train" and name not in images.starts]
+        sizes = {name: data.splits[name] for name in (split, *others)}
+        found = split_by_class(images.labels[start:end], sizes, data.seed, len(images.classes))
+        drawn |= {name: [start + number for number in numbers] for name, numbers in found.items()}
+    return {name: drawn[name] for name in data.splits}
 
 
 def _batches(
     images: Images, numbers: Sequence[int], data: Data, sums: PixelSums | None
 ) -> Iterator[pa.RecordBatch]:
     schema = schema_of(data)
-    for at in range(0, len(numbers), AT_ONCE):
+    for at in shown(range(0, len(numbers), AT_ONCE), "scaling images", len(numbers), lambda _: AT_ONCE):
         chosen = numbers[at : at + AT_ONCE]
         pixels = np.stack([images.pixels(number, data.size, data.channels) for number in chosen])
         for image in pixels if sums else ():

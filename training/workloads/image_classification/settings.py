@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -16,11 +16,13 @@ class Data(PretrainedData):
     An image is scaled so that its shorter side has `size` pixels, and the middle is cut out.
     """
 
+    LATER: ClassVar[dict[str, Any]] = {"test_folder": None}
     PRETRAINED = "network"
 
     source: Literal["digits", "folders"] = "digits"
     train_folder: str | None = Field(default=None, min_length=1)  # of `folders`: a folder for each class
     validation_folder: str | None = Field(default=None, min_length=1)  # None = split off `train_folder`
+    test_folder: str | None = Field(default=None, min_length=1)  # likewise
     size: int = Field(ge=8, le=1024)  # pixels of a side
     channels: Literal[1, 3] = 3  # grey, or red, green and blue
     # Of the training split: moved by up to an eighth of the size, and mirrored left to right, at random.
@@ -39,14 +41,22 @@ class Data(PretrainedData):
     @property
     def files(self) -> tuple[str, ...]:
         """The images, and the pretrained network if it is a folder."""
-        return tuple(name for name in (self.train_folder, self.validation_folder, self.pretrained) if name)
+        return tuple(name for name in (*self.folders.values(), self.pretrained) if name)
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """The folders of images, by the split that is drawn from each."""
+        named = {"train": self.train_folder, "validation": self.validation_folder, "test": self.test_folder}
+        return {split: folder for split, folder in named.items() if folder is not None}
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Self:
         if (self.source == "folders") != (self.train_folder is not None):
             raise ValueError("train_folder goes with source: folders, and only with it")
-        if self.validation_folder is not None and self.train_folder is None:
-            raise ValueError("validation_folder needs a train_folder")
+        if self.folders and self.train_folder is None:
+            raise ValueError(f"{next(iter(self.folders))}_folder needs a train_folder")
+        if self.test_folder is not None and not self.test:
+            raise ValueError("test_folder goes with test, which says how many of its images to take")
         return self
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from training.data.prepared import SPLITS, Dataset, read_batches
+from training.data.prepared import Dataset, read_batches
 from training.metrics.of_predictions import of_classes
 from training.spec import Conditions, Work
 from training.util.seeds import derive_seed
@@ -34,7 +34,7 @@ class ImageClassification(Workload):
         assert isinstance(work.data, Data) and isinstance(work.model, Model)
         self._data, self._model = work.data, work.model
         self._classes: list[str] = dataset.description["classes"]
-        self._splits = {name: Split(dataset.path / f"{name}.arrow", work.data) for name in SPLITS}
+        self._splits = {name: Split(dataset.path / f"{name}.arrow", work.data) for name in work.data.splits}
         shape = (1, work.data.channels, 1, 1)
         self._mean = torch.tensor(dataset.description["mean"], dtype=torch.float32).reshape(shape)
         self._deviation = torch.tensor(dataset.description["deviation"], dtype=torch.float32).reshape(shape)

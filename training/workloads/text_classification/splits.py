@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,12 +12,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from training.data.prepared import SPLITS, Dataset, find_dataset, read_arrow, write_arrow
+from training.data.prepared import Dataset, Rows, find_dataset, read_batches, write_rows
 from training.errors import DataError
+from training.workloads.text_classification.settings import Data
 from training.workloads.text_classification.untokenised import Tokens, Untokenised
 
 TEXTS: Final = "{split}.texts.arrow"  # what a split's ids were made from
 TOKENIZER: Final = "tokenizer.json"
+TOKENS: Final = ("input_ids", "attention_mask", "token_type_ids")
+"""What a model takes of each sample; only pairs have types: 1 in the second text."""
+
 ENCODER: Final = "encoder"  # folder of the pretrained encoder, where the data set has one
 
 
@@ -23,23 +29,28 @@ ENCODER: Final = "encoder"  # folder of the pretrained encoder, where the data s
 class Split:
     """One split, memory-mapped: pages are read from the file when a batch first touches them."""
 
-    input_ids: npt.NDArray[np.int32]  # [samples, max_length]
-    attention_mask: npt.NDArray[np.int8]  # [samples, max_length]
-    labels: npt.NDArray[np.signedinteger]  # [samples]; see `label_type`
-    token_type_ids: npt.NDArray[np.int8] | None = None  # of pairs: 1 in the second text
+    columns: dict[str, Rows]  # those of `TOKENS`, each [samples, max_length]
+    labels: npt.NDArray[Any]  # [samples], or of label sets [samples, labels]; see `label_type`
     untokenised: Untokenised | None = None  # if ids are made for each batch instead of read
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def input_ids(self) -> npt.NDArray[np.int32]:
+        """All ids, [samples, max_length]: a copy if they are in several batches."""
+        return self.columns["input_ids"].whole()
+
+    @property
+    def attention_mask(self) -> npt.NDArray[np.int8]:
+        """All attention masks, [samples, max_length]: a copy if they are in several batches."""
+        return self.columns["attention_mask"].whole()
+
     def tokens(self, rows: npt.NDArray[np.int64]) -> Tokens:
-        """Ids, masks, and types of pairs, each [samples, max_length], of the samples numbered `rows`."""
+        """Each column's part, [samples, max_length], of the samples with the numbers `rows`."""
         if self.untokenised:
             return self.untokenised.tokens(rows)
-        columns: Tokens = {"input_ids": self.input_ids, "attention_mask": self.attention_mask}
-        if self.token_type_ids is not None:
-            columns["token_type_ids"] = self.token_type_ids
-        return {name: column[rows] for name, column in columns.items()}
+        return {name: column.take(rows) for name, column in self.columns.items()}
 
 
 def open_splits(dataset: Dataset, *, in_loop: bool = False, tokens: Path | None = None) -> dict[str, Split]:
@@ -53,8 +64,8 @@ def open_splits(dataset: Dataset, *, in_loop: bool = False, tokens: Path | None 
     Raises:
         DataError: a file of it has changed, or its texts are asked for and it has none.
     """
-    path = dataset.path
-    texts = {TEXTS.format(split=name) for name in SPLITS}
+    path, names = dataset.path, dataset.splits
+    texts = {TEXTS.format(split=name) for name in names}
     if in_loop and (lacking := texts - set(dataset.description["files"])):
         raise DataError(
             f"The data set {path} has no texts ({', '.join(sorted(lacking))}), which tokenizing: in_loop "
@@ -62,9 +73,9 @@ def open_splits(dataset: Dataset, *, in_loop: bool = False, tokens: Path | None 
         )
     untouched = set() if in_loop else texts
     if tokens is not None:
-        untouched |= {f"{name}.arrow" for name in SPLITS}
+        untouched |= {f"{name}.arrow" for name in names}
     dataset.check(untouched)
-    splits = {name: open_split(tokens or path, name) for name in SPLITS}
+    splits = {name: open_split(tokens or path, name) for name in names}
     if in_loop:
         splits = {name: _with_texts(path, name, split) for name, split in splits.items()}
     return splits
@@ -92,40 +103,54 @@ def encoder_folder(dataset: Dataset) -> Path:
     return dataset.path / ENCODER
 
 
-def label_type(classes: int) -> pa.DataType:
-    """The type of numbers of classes."""
+def label_type(data: Data) -> pa.DataType:
+    """The type of labels: a class's number, or 1 for each label that is there and 0 if not, or a number."""
+    if data.problem_type == "regression":
+        return pa.float32()
+    classes = len(data.class_names)
+    if data.problem_type == "multi_label_classification":
+        return pa.list_(pa.int8(), classes)
     return pa.int8() if classes <= 128 else pa.int16()
 
 
 def open_split(path: Path, name: str) -> Split:
     """The tokens of one split, in the folder `path`."""
-    batch = read_arrow(path / f"{name}.arrow")
-    length = batch.schema.field("input_ids").type.list_size
-    # Not `to_numpy`, which imports pandas: over a second, for nothing.
-    columns: list[npt.NDArray[Any]] = [
-        np.from_dlpack(batch.column("input_ids").flatten()).reshape(-1, length),
-        np.from_dlpack(batch.column("attention_mask").flatten()).reshape(-1, length),
-        np.from_dlpack(batch.column("label")),
-    ]
-    return Split(columns[0], columns[1], columns[2])
+    batches = read_batches(path / f"{name}.arrow")
+    return Split(
+        {name: Rows(batches, name) for name in TOKENS if name in batches[0].schema.names},
+        _labels(batches),
+    )
 
 
-def write_split(path: Path, ids: pa.Array, mask: pa.Array, labels: pa.Array, length: int) -> None:
-    """Write one split as an Arrow file of a single batch, as training reads it.
+def _labels(batches: Sequence[pa.RecordBatch]) -> npt.NDArray[Any]:
+    if pa.types.is_fixed_size_list(batches[0].schema.field("label").type):
+        return Rows(batches, "label").whole()
+    labels: list[npt.NDArray[Any]] = [np.from_dlpack(batch.column("label")) for batch in batches]
+    return labels[0] if len(labels) == 1 else np.concatenate(labels)
+
+
+def split_batch(columns: Mapping[str, pa.Array], labels: pa.Array, length: int) -> pa.RecordBatch:
+    """Some samples of a split, as its file has them.
+
+    Args:
+        columns: of `TOKENS`: int32 ids, and int8 masks and types, each [samples * length].
+        labels: [samples], see `label_type`.
+        length: tokens of each sample, padding included.
+    """
+    rows = {name: pa.FixedSizeListArray.from_arrays(flat, length) for name, flat in columns.items()}
+    return pa.record_batch({**rows, "label": labels})
+
+
+def write_split(path: Path, batches: Iterator[pa.RecordBatch], length: int) -> None:
+    """Write one split as an Arrow file, as training reads it.
 
     Args:
         path: the file.
-        ids: int32 [samples * length].
-        mask: attention masks, int8 [samples * length].
-        labels: numbers of classes [samples], see `label_type`.
+        batches: one or more, see `split_batch`.
         length: tokens of each sample, padding included.
     """
-    columns = {
-        "input_ids": pa.FixedSizeListArray.from_arrays(ids, length),
-        "attention_mask": pa.FixedSizeListArray.from_arrays(mask, length),
-        "label": labels,
-    }
-    write_arrow(path, pa.record_batch(columns))
+    first = next(batches)
+    write_rows(path, first.schema, chain([first], batches), length)
 
 
 def _with_texts(path: Path, name: str, split: Split) -> Split:

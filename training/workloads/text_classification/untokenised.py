@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 from tokenizers import Tokenizer
 
-from training.data.prepared import read_arrow
+from training.data.prepared import read_batches
 
 Tokens = dict[str, npt.NDArray[Any]]
 """What a model takes of each sample, by name: int32 `input_ids`, and int8 `attention_mask` and the like."""
@@ -21,7 +22,7 @@ Tokens = dict[str, npt.NDArray[Any]]
 class Untokenised:
     """The texts of one split, memory-mapped, and the data set's own tokenizer."""
 
-    texts: Any  # pyarrow.LargeStringArray
+    texts: Any  # pyarrow.LargeStringArray, or chunks of it
     tokenizer: Tokenizer
 
     @classmethod
@@ -30,7 +31,9 @@ class Untokenised:
         # The tokenizer's own threads would take cores from others, and Python's forked data loaders switch
         # them off in the same way. The variable is read at every call.
         os.environ["TOKENIZERS_PARALLELISM"] = "false"
-        return cls(read_arrow(texts).column("text"), Tokenizer.from_file(str(tokenizer)))
+        columns = [batch.column("text") for batch in read_batches(texts)]
+        found = columns[0] if len(columns) == 1 else pa.chunked_array(columns)
+        return cls(found, Tokenizer.from_file(str(tokenizer)))
 
     def tokens(self, rows: npt.NDArray[np.int64]) -> Tokens:
         """Ids and attention masks, both [samples, max_length], of the samples with the numbers `rows`."""

@@ -87,14 +87,14 @@ def test_the_warm_up_of_a_stack_takes_the_data_of_its_run(tmp_path: Path, cluste
     assert sum(run.warm_up for run in plan) == 2
 
 
-def test_files_are_copied_with_the_first_data_set_that_names_them(tmp_path: Path) -> None:
+def test_every_data_set_has_its_own_files(tmp_path: Path) -> None:
     matrix = load(tmp_path, "data.train_file: [a.csv, b.csv]", "data.max_length: [8, 16]", data=FILES)
     asked = data_sets_asked(matrix, matrix.data_specs)
     assert [(each["name"], each["files"]) for each in asked] == [
         ("data.train_file=a.csv, data.max_length=8", ["a.csv"]),
-        ("data.train_file=a.csv, data.max_length=16", []),
+        ("data.train_file=a.csv, data.max_length=16", ["a.csv"]),
         ("data.train_file=b.csv, data.max_length=8", ["b.csv"]),
-        ("data.train_file=b.csv, data.max_length=16", []),
+        ("data.train_file=b.csv, data.max_length=16", ["b.csv"]),
     ]
     (single,) = data_sets_asked(load(tmp_path), load(tmp_path).data_specs)
     assert (single["name"], single["files"]) == ("", [])

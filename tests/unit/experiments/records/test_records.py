@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from experiments.campaign.code_archive import build_archive
-from experiments.cluster.playbooks import failure_message, last_lines
+from experiments.cluster.playbooks import failure_message, last_lines, step_under_way
 from experiments.cluster.progress import Progress, duration
 from experiments.records.compose import compose
 from experiments.records.observation import Observation, Request
@@ -462,6 +462,7 @@ def test_what_ansible_says_over_several_lines_is_one_sentence(tmp_path: Path) ->
     )
     assert failure_message(log) == "b: no room: at all"
     assert failure_message(tmp_path / "none") is None
+    assert step_under_way(tmp_path / "none") is None
     log.write_text("nothing of use\n")
     assert failure_message(log) is None
 
@@ -516,3 +517,12 @@ def test_progress_in_words() -> None:
     assert progress.ended and not figures(progress.text())
     rough = [duration(seconds).removeprefix("about ") for seconds in (1, 33, 70, 600, 7200)]
     assert rough == ["5 s", "35 s", "1 min", "10 min", "2.0 h"]
+
+
+def test_the_step_that_a_playbook_has_begun_last(tmp_path: Path) -> None:
+    log = tmp_path / "prepare.log"
+    log.write_text("PLAY [Prepare] ***\n\nTASK [dataset : Find [some] files] *** \nok: [master]\n")
+    assert step_under_way(log) == "Find [some] files"
+    with log.open("a") as file:
+        file.write("\nTASK [Describe the node] ****\n")
+    assert step_under_way(log) == "Describe the node"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from pyarrow import csv, parquet
 
 from tests.unit.training.training_helpers import (
     SENTENCES,
@@ -22,10 +25,14 @@ from tests.unit.training.training_helpers import (
     prepare_texts,
     run_spec,
 )
+from training.data import prepared as prepared_module
 from training.data.movie_reviews import read_movie_reviews
+from training.data.prepared import read_batches
 from training.errors import DataError
-from training.spec import DataSpec
+from training.spec import Conditions, DataSpec
 from training.util.digest import file_digest
+from training.workloads.text_classification import prepare as prepare_module
+from training.workloads.text_classification.in_run import tokenise_alone, tokens_digest
 from training.workloads.text_classification.prepare import draw
 from training.workloads.text_classification.settings import Data
 from training.workloads.text_classification.sources import Sample, Source
@@ -96,7 +103,9 @@ def test_the_vocabulary_knows_nothing_of_the_validation_split() -> None:
     assert tokenizer.encode("##a").tokens[1] != "##a"  # an inner piece is not a word
 
 
-def test_ids_masks_and_labels_are_those_of_the_tokenizer(datasets: Datasets, made_up_sentences: Path) -> None:
+def test_ids_masks_and_labels_are_those_of_the_tokenizer(
+    datasets: Datasets, made_up_sentences: Path, tmp_path: Path
+) -> None:
     from tokenizers import Tokenizer
 
     spec = data_spec()
@@ -107,18 +116,20 @@ def test_ids_masks_and_labels_are_those_of_the_tokenizer(datasets: Datasets, mad
     assert train.input_ids.dtype == np.int32
     tokenizer = Tokenizer.from_file(str(prepared.path / "tokenizer.json"))
     reviews = [Sample(*each) for each in read_movie_reviews(made_up_sentences)[0]]
-    for number, review in enumerate(draw(Source(reviews, None, "", ""), spec)[0]):
-        encoding = tokenizer.encode(review.text)
+    drawn = draw(Source(lambda: iter(reviews), None, "", ""), spec, tmp_path)["train"]
+    for number, (text, label) in enumerate(zip(drawn.texts, drawn.labels, strict=True)):
+        assert Sample(text, label) in reviews
+        encoding = tokenizer.encode(text)
         assert train.input_ids[number].tolist() == encoding.ids
         assert train.attention_mask[number].tolist() == encoding.attention_mask
-        assert train.labels[number] == review.label
+        assert train.labels[number] == label
     assert (train.attention_mask == (train.input_ids != 0)).all()
     assert train.attention_mask.sum(axis=1).max() == 16
 
 
 def test_more_reviews_than_there_are(made_up_sentences: Path, tmp_path: Path) -> None:
     with pytest.raises(
-        DataError, match=f"81 samples to train and 1 to validate.*only {SENTENCES}; ask for fewer"
+        DataError, match=rf"\(81 for train and 1 for validation\) than the {SENTENCES} that there are"
     ):
         prepare_texts(data_spec(train=81, validation=1), made_up_sentences, tmp_path)
 
@@ -184,3 +195,113 @@ def test_opening_another_data_set_than_asked_for(datasets: Datasets, tmp_path: P
     (copy / "validation.arrow").unlink()
     with pytest.raises(DataError, match=r"damaged \(validation.arrow\)"):
         find_splits(copy, prepared.digest)
+
+
+#: What the version that held all texts in memory made of these: names of data sets are in records.
+BEFORE = {
+    "five.jsonl": "0d91a123f89d11bcd71c012a083891db76ba69fa1786b5840c06e1fce16512ea",
+    "two.csv": "aa0e205a150ce227f700166485dbb7fd726a0073fbad1b32f25c2ef00eb60c20",
+    "apart": "3db27303e493dc3115e9ed1afad187e17b2bddb7034796afc925eb28a389a1e6",
+}
+
+
+def mixed(folder: Path) -> dict[str, Data]:
+    """Texts with letters of several scripts, some of them twice, and data settings for them."""
+    draw = random.Random(7)
+    words = [
+        "".join(draw.choices("abcdefghÉ\u1e69\u6f22\U0001f3ac", k=draw.randint(2, 6))) for _ in range(200)
+    ]
+    rows = [(" ".join(draw.choices(words, k=draw.randint(3, 40))), number % 5) for number in range(900)]
+    rows += rows[:40]
+    five = "".join(json.dumps({"text": text, "label": label}) + "\n" for text, label in rows)
+    (folder / "five.jsonl").write_text(five, encoding="utf-8")
+    for name, some in (("two.csv", rows), ("other.csv", rows[:300])):
+        lines = "".join(f"{text},{label % 2}\n" for text, label in some)
+        (folder / name).write_text(f"text,label\n{lines}", encoding="utf-8")
+    usual: dict[str, object] = {"source": "files", "train": 500, "validation": 200, "seed": 3}
+    usual |= {"max_length": 32, "vocabulary": 700}
+    chosen: dict[str, dict[str, object]] = {
+        "five.jsonl": {"train_file": "five.jsonl", "classes": ["a", "b", "c", "d", "e"]},
+        "two.csv": {"train_file": "two.csv"},
+        "apart": {"train_file": "two.csv", "validation_file": "other.csv"},
+    }
+    return {name: Data.model_validate(usual | each) for name, each in chosen.items()}
+
+
+def test_data_sets_have_the_names_that_they_had(tmp_path: Path) -> None:
+    found = {
+        name: prepare_texts(data, None, tmp_path / "out", tmp_path).digest
+        for name, data in mixed(tmp_path).items()
+    }
+    assert found == BEFORE
+
+
+def test_many_batches_hold_the_same_samples(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = mixed(tmp_path)["five.jsonl"]
+    one = prepare_texts(data, None, tmp_path / "one", tmp_path)
+    monkeypatch.setattr(prepared_module, "VALUES", 32 * 64)  # 64 samples
+    monkeypatch.setattr(prepare_module, "TEXT_BYTES", 5000)
+    many = prepare_texts(data, None, tmp_path / "many", tmp_path)
+    batches = read_batches(many.path / "train.arrow")
+    assert [batch.num_rows for batch in batches] == [*[64] * 7, 52]
+    assert len(read_batches(many.path / "train.texts.arrow")) > 5
+    whole = find_splits(one.path, one.digest)
+    for in_loop in (False, True):
+        for name, split in find_splits(many.path, many.digest, in_loop=in_loop).items():
+            rows = np.random.default_rng(1).permutation(len(split))
+            ours, theirs = split.tokens(rows), whole[name].tokens(rows)
+            assert ours.keys() == theirs.keys()
+            for column in ours:
+                assert np.array_equal(ours[column], theirs[column])
+                assert ours[column].dtype == theirs[column].dtype
+            assert np.array_equal(split.labels, whole[name].labels)
+            assert tokens_digest(split) == tokens_digest(whole[name])
+    # And they give the same weights, in one batch or in many, made before the run or in it.
+    weights = set()
+    for prepared in (one, many):
+        for tokenizing in ("before", "in_run"):
+            spec = run_spec(prepared, data, batch_per_worker=50, evaluate_every_epochs=1)
+            spec = spec.model_copy(update={"conditions": Conditions(tokenizing=tokenizing)})
+            out = tmp_path / f"{prepared.digest[:8]}-{tokenizing}"
+            if tokenizing == "in_run":
+                tokenise_alone(spec, prepared.path, out, 0.0)
+                made = (out / "tokens" / "train.arrow").read_bytes()
+                assert made == (many.path / "train.arrow").read_bytes()
+            assert run(spec, prepared.path, out)[1] == [0]
+            weights.add(load(out / "result.json")["weights_digest"])
+    assert len(weights) == 1
+
+
+PEAK = """
+import sys
+from pathlib import Path
+from training.data.prepare import Place, prepare
+from training.spec import Conditions, DataSpec
+from training.util.process import peak_memory_mb
+folder = Path(sys.argv[1])
+data = {"source": "files", "train_file": sys.argv[2], "train": int(sys.argv[3]), "validation": 100, "seed": 1}
+if sys.argv[4] == "causal-lm":
+    data |= {"block": 64, "train": int(sys.argv[3]) // 4, "vocabulary": 400}
+else:
+    data |= {"max_length": 64, "vocabulary": 400}
+prepare(DataSpec.model_validate({"workload": sys.argv[4], "data": data}), Place(folder), folder / "out")
+print(peak_memory_mb())
+"""
+
+
+@pytest.mark.parametrize("workload", ["text-classification", "causal-lm"])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_memory_does_not_grow_with_the_texts(tmp_path: Path, workload: str, kind: str) -> None:
+    texts = [f"{'good' if number % 2 else 'bad'} {'long ' * 400}{number % 9}" for number in range(20_000)]
+    peaks = []
+    for rows in (2_000, 20_000):
+        table = pa.table({"text": texts[:rows], "label": [number % 2 for number in range(rows)]})
+        path = tmp_path / f"{rows}.{kind}"
+        csv.write_csv(table, path) if kind == "csv" else parquet.write_table(table, path, row_group_size=1000)
+        command = [sys.executable, "-c", PEAK, str(tmp_path), path.name, str(rows - 200), workload]
+        done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+        peaks.append(float(done.stdout))
+    # 18,000 more texts of 2 KB each.
+    assert peaks[1] < peaks[0] + 18, peaks
