@@ -18,6 +18,7 @@ Row = tuple[str, Mapping[str, Any]]
 """Its place in the file (`line 5`), and its values by column."""
 
 AT_ONCE: Final = 1000  # rows
+READ_AT_ONCE: Final = 1 << 20  # bytes of a column
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
@@ -121,7 +122,8 @@ def _json_rows(path: Path, _: Sequence[str]) -> Iterator[Row]:
 
 def _parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
     try:
-        file = parquet.ParquetFile(path)
+        # Otherwise a whole group of rows would be read at once, and many a file has only one.
+        file = parquet.ParquetFile(path, buffer_size=READ_AT_ONCE, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         if not path.is_file():
             raise
@@ -132,7 +134,10 @@ def _parquet_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
 
 
 def _arrow_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
-    with path.open("rb") as source:
+    if not path.stat().st_size:
+        raise DataError(f"The file {path} can't be read as Arrow: it is empty.")
+    # Mapped, as a batch may be the whole file: the kernel takes back what was read when memory is short.
+    with pa.memory_map(str(path)) as source:
         try:
             try:
                 file = pa.ipc.open_file(source)

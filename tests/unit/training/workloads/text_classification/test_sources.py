@@ -96,6 +96,23 @@ def test_a_large_file_is_read_bit_by_bit(tmp_path: Path) -> None:
     assert peak < path.stat().st_size / 10
 
 
+def test_a_large_group_of_rows_is_read_bit_by_bit(tmp_path: Path) -> None:
+    texts = [f"{'word ' * 500}{number}" for number in range(20_000)]
+    path = tmp_path / "large.parquet"
+    parquet.write_table(pa.table({"text": texts}), path, compression="none", use_dictionary=False)
+    assert parquet.ParquetFile(path).num_row_groups == 1
+    program = (
+        "import sys; from pathlib import Path; from training.data.tables import read_rows; import pyarrow\n"
+    )
+    program += "rows = sum(1 for _ in read_rows(Path(sys.argv[1]), ['text']))\n"
+    program += "print(rows, pyarrow.default_memory_pool().max_memory())"
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(path)], cwd=ROOT, check=True, capture_output=True
+    )
+    rows, peak = map(int, done.stdout.split())
+    assert rows == 20_000 and peak < path.stat().st_size / 3
+
+
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
@@ -125,6 +142,7 @@ def test_a_large_file_is_read_bit_by_bit(tmp_path: Path) -> None:
         ("a.jsonl", b"\n\n", "holds no rows"),
         ("a.parquet", b"PAR1 and then nothing", "can't be read as Parquet: "),
         ("a.arrow", b"ARROW1 and then nothing", "can't be read as Arrow: "),
+        ("a.arrow", b"", "can't be read as Arrow: it is empty"),
         ("a.txt", b"x", "is of an unknown type (.txt); give one of .csv, .jsonl, .parquet, .arrow"),
         ("a", b"x", "is of an unknown type (no extension)"),
     ],
