@@ -59,7 +59,7 @@ def analyse(campaign: Campaign) -> Analysis:
         time_splits=splits,
         waterfalls=waterfalls(figures),
         from_texts=texts,
-        published=published_figures(figures, published),
+        published=[] if figures.unproven else published_figures(figures, published),
         references=check_references(figures),
         resource_use=resource_use(figures.cells),
         occasions=found_occasions,

@@ -30,6 +30,13 @@ from experiments.util.words import counted, listed
 
 TITLE: Final = "Times, quality, weights"
 SHARE: Final = Format(3)  # of samples classified correctly
+OF_THE_LOOP: Final = (
+    "train_s: seconds inside the training function, on the slowest rank. Compare only this with the "
+    "dissertation's times."
+)
+OF_PROGRAMS: Final = (
+    "train_s: seconds from the program's start to its end, on the slowest rank; its imports are among them."
+)
 
 
 def times_table(figures: Figures) -> Table:
@@ -137,8 +144,9 @@ def _remarks(figures: Figures) -> list[str]:
     }[figures.same_steps]
     accuracy, metric = accuracy_note(filled, figures.campaign), _metric(figures)
     return [
-        "train_s: seconds inside the training function, on the slowest rank. Compare only this with the "
-        "dissertation's times.",
+        OF_PROGRAMS
+        if any(run.specification.work.data.has_own_loop for run in figures.campaign.measured)
+        else OF_THE_LOOP,
         "total_s: seconds from submission until the run's data was on the controller.",
         f"train_s, total_s, {metric}: ± is the standard deviation over the seeds.",
         "Runs: how many of the planned runs a row's figures come from. Ratios are geometric means over pairs "
