@@ -13,9 +13,11 @@ from typing import Any, NoReturn
 import numpy as np
 import pytest
 import torch
+from pyarrow import parquet
 
 from tests.conformance.lines import difference
 from tests.conformance.workbench import SIZES, Workbench, checkpoints_of, result
+from training.evaluation import PREDICTIONS
 from training.export import export
 from training.util.digest import file_digest
 from training.weights import weights_digest
@@ -209,6 +211,8 @@ def test_ranks_train_evaluate_and_agree(workbench: Workbench, whole: dict[int, P
         ended = result(out)
         assert ended["status"] == "ok"
         assert ended["validation_count"] == workbench.asked.data.validation
+        assert ended["epochs"][-1]["test_count"] == workbench.asked.data.test, "the test split is looked at"
+        assert not any(name.startswith("test_") for name in ended["epochs"][0]), "but only at the end"
         assert len(list(out.glob("rank-*.json"))) == ranks
 
 
@@ -222,6 +226,18 @@ def test_batches_of_a_data_loader_are_the_same(workbench: Workbench, whole: dict
     assert result(fed)["weights_digest"] == result(whole[2])["weights_digest"], (
         "with a DataLoader the run ends with other weights: a batch depends on the process that makes it"
     )
+
+
+def test_what_is_asked_of_predictions_changes_nothing(workbench: Workbench, whole: dict[int, Path]) -> None:
+    names = list(workbench.asked.data.further_metrics or ())
+    kept = workbench.run("kept", workbench.specification(2, predictions=True, metrics=names))
+    assert result(kept)["weights_digest"] == result(whole[2])["weights_digest"]
+    for split in ("validation", "test"):
+        table = parquet.read_table(kept / PREDICTIONS.format(split=split))
+        assert table.column("sample").to_pylist() == list(range(workbench.asked.data.splits[split]))
+        assert table.num_columns > 1, "predict says something of each sample"
+        last = result(kept)["epochs"][-1]
+        assert {f"{split}_{name}" for name in names} <= set(last), "all further_metrics can be computed"
 
 
 @pytest.mark.parametrize("ranks", [1, 2])

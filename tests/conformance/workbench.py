@@ -25,7 +25,7 @@ from training.spec import Conditions, DataSpec, RunSpec, Work
 from training.workload import Workload, open_workload
 
 #: Uneven on purpose: the last batches are smaller, and ranks have different shares of the validation.
-SIZES: Final = {"train": 51, "validation": 23}
+SIZES: Final = {"train": 51, "validation": 23, "test": 21}
 LITTLE: Final = {
     "epochs": 2,
     "batch_per_worker": 4,

@@ -1,7 +1,8 @@
-"""Every workload on every stack: on one worker, on two, on four, and with two slots on each of two."""
+"""Every workload on every stack, wherever its ranks are; scripts of other people, too."""
 
 from __future__ import annotations
 
+import zipfile
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import yaml
 from experiments.matrix.loading import MATRICES
 from tests.e2e.matrices import STACKS, records
 from tests.e2e.testbeds import Testbed
+from tests.packages import wheel
 
 pytestmark = pytest.mark.wide
 
@@ -52,3 +54,30 @@ def test_equal_work_gives_equal_weights_wherever_its_ranks_are(crowd: Testbed, w
         assert len(set(found.values())) == 1, place
     assert digests[2, 2] == digests[4, 1]
     assert len({found[STACKS[0]] for found in digests.values()}) == 3
+
+
+@pytest.mark.parametrize("script", ["test_sync.py", "test_script.py"])
+def test_scripts_that_nobody_here_wrote_run_on_every_stack(crowd: Testbed, script: str) -> None:
+    # Those by which the package accelerate is tested.
+    folder = crowd.root / "accelerate"
+    with zipfile.ZipFile(wheel("accelerate", "1.15.0")) as archive:
+        archive.extractall(folder)
+    name = script.removesuffix(".py").replace("_", "-")
+    matrix = {
+        "name": name,
+        "script": f"accelerate/test_utils/scripts/{script}",
+        "data": {"include": ["accelerate"], "train": 64},
+        "defaults": {"batch_per_worker": 8},
+        "axes": {"stack": STACKS, "workers": [2], "slots_per_worker": [1], "epochs": [1], "seed": [1]},
+        "order": {"warm_ups": False},
+    }
+    path = folder / f"{name}.yml"
+    path.write_text(yaml.safe_dump(matrix), encoding="utf-8")
+    crowd.make("matrix", "report", f"MATRIX={path}")
+
+    made = records(crowd, name)
+    assert {record["specification"]["stack"]: record["status"] for record in made} == dict.fromkeys(
+        STACKS, "ok"
+    )
+    report = next((crowd.root / "results" / name).glob("*/report.md")).read_text(encoding="utf-8")
+    assert "Equal work is not proven" in report
