@@ -28,8 +28,10 @@ def prepare(data: Data, place: Place) -> Preparation:
             raise DataError(f"There is no {name} beside the matrix.")
         members = sorted(each for each in path.rglob("*") if each.is_file()) if path.is_dir() else [path]
         found |= {each.relative_to(place.files).as_posix(): each for each in members}
-    if not (place.files / data.script).is_file():
+    if (place.files / data.script).is_dir():
         raise DataError(f"{data.script} is a folder: name the script in it.")
+    if data.script not in found:
+        raise DataError(f"There is no {data.script} beside the matrix.")
 
     def write(draft: Path) -> dict[str, Any]:
         for name, path in found.items():

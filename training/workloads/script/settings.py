@@ -59,12 +59,13 @@ class Data(DataSettings):
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The script first."""
-        return (self.script, *self.include)
+        """The script, unless it lies in one of the folders, and the others."""
+        inside = any(PurePosixPath(self.script).is_relative_to(name) for name in self.include)
+        return tuple(self.include) if inside else (self.script, *self.include)
 
     @model_validator(mode="after")
     def _lie_beside_the_matrix(self) -> Self:
-        for name in self.files:
+        for name in (self.script, *self.include):
             path = PurePosixPath(name)
             if path.is_absolute() or ".." in path.parts:
                 raise ValueError(f"{name} must lie beside the matrix, or in a folder there")

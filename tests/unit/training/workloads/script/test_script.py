@@ -195,6 +195,10 @@ def test_its_files_and_arguments_are_checked(tmp_path: Path) -> None:
     prepared = prepare(asked_for("circle.py"), Place(HERE), tmp_path)
     with pytest.raises(ValidationError, match=r"there is no \{epoch\} to put in; there are \{epochs\}, "):
         run_on(asked_for("circle.py"), prepared, model={"arguments": ["--n={epoch}"]})
+    inside = asked_for("beside/names.py", "beside")
+    assert inside.data.files == ("beside",)
+    with pytest.raises(DataError, match=r"There is no beside/none\.py beside the matrix"):
+        prepare(asked_for("beside/none.py", "beside"), Place(HERE), tmp_path)
     changed = prepare(asked_for("circle.py", "beside"), Place(HERE), tmp_path)
     assert changed.digest != prepared.digest
 
