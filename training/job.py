@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from training.assignment import Assignment, Moments, write_rank_file
 from training.distributed.collective import gather, join, leave, wait_for_all
 from training.distributed.liveness import PeerMonitor
 from training.errors import Stopped, Yielded
@@ -19,38 +19,23 @@ from training.metrics.phases import SAMPLE_EVERY, Phases, clock_for
 from training.metrics.resource_use import Meter
 from training.session import Session
 from training.spec import RunSpec
-from training.util.digest import code_digest
 from training.util.files import write_json
-from training.util.process import keep_freed_memory, process_facts
+from training.util.process import keep_freed_memory
 from training.weights import weights_digest
 
 
-def run_job(
-    spec: RunSpec,
-    data: Path,
-    out: Path,
-    begin: Callable[[], Session],
-    peers: PeerMonitor,
-    process_start: float,
-) -> None:
-    """Do this rank's part of the run and leave its files in `out`.
-
-    Args:
-        spec: the run.
-        data: folder of the prepared data set, on this node.
-        out: folder on storage that all ranks share.
-        begin: creates the session; everything before it counts as imports.
-        peers: watches the other ranks.
-        process_start: unix time in seconds.
+def run_job(given: Assignment) -> None:
+    """Do this rank's part of the run and leave its files in the run's folder.
 
     Raises:
         Stopped: the ranks were told to stop.
         Yielded: the same, but their launcher will resume the work later.
     """
     imports_done = time.time()
+    spec, out, peers = given.spec, given.out, given.peers
     set_arithmetic(spec)
     keeps_memory = keep_freed_memory()
-    session = begin()
+    session = given.begin()
     device = spec.conditions.device
     phases = Phases(clock_for(device), SAMPLE_EVERY[device])
     peers.status.phase = lambda: phases.current
@@ -60,44 +45,30 @@ def run_job(
     meter = Meter()
     train_start = time.time()
     try:
-        outcome = train(spec.work, data, session, phases, peers.status, spec.conditions, out)
+        outcome = train(spec.work, given.data, session, phases, peers.status, spec.conditions, out)
     except Stopped as stopped:
         if not session.goes_on_later:
             raise
         shut_down(session, peers)
         raise Yielded(str(stopped)) from stopped
-    train_end = time.time()
+    moments = Moments(given.process_start, imports_done, train_start, time.time())
     resource_use = meter.stop()
 
     digest = weights_digest(outcome.model.state_dict())
-    times = {
-        "process_start": process_start,
-        "imports_done": imports_done,
-        "train_start": train_start,
-        "train_end": train_end,
-    }
-    before = {"imports": imports_done - process_start, "rendezvous": train_start - imports_done}
-    write_json(
-        out / f"rank-{session.rank}.json",
-        process_facts()
-        | {
-            "rank": session.rank,
-            "local_rank": session.local_rank,
-            "world_size": session.world_size,
-            "threads": torch.get_num_threads(),
-            "interop_threads": torch.get_num_interop_threads(),
-            "keeps_freed_memory": keeps_memory,
-            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-            "code_digest": code_digest(),
-            "times": times,
-            "phases": before | phases.seconds(),
-            "train_s": phases.total(),
-            "steps": outcome.steps,
-            "weights_digest": digest,
-            "parameters": sum(parameter.numel() for parameter in outcome.model.parameters()),
-            "gpu": stop_sampling(gpu),
-            "use": resource_use,
-        },
+    write_rank_file(
+        out,
+        session,
+        moments,
+        phases.seconds(),
+        threads=torch.get_num_threads(),
+        interop_threads=torch.get_num_interop_threads(),
+        keeps_freed_memory=keeps_memory,
+        train_s=phases.total(),
+        steps=outcome.steps,
+        weights_digest=digest,
+        parameters=sum(parameter.numel() for parameter in outcome.model.parameters()),
+        gpu=stop_sampling(gpu),
+        use=resource_use,
     )
     check_equal_weights(session, digest)
     if session.rank == 0:

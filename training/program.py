@@ -16,23 +16,22 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-import torch
-
+from training.assignment import Assignment, Moments, write_rank_file
 from training.data.prepared import find_dataset
 from training.distributed.collective import Meeting, meet
-from training.distributed.liveness import PeerMonitor
 from training.errors import ProgramError, Stopped
 from training.metrics.gpu import start_sampling, stop_sampling
 from training.registry import load_for
 from training.session import Session
-from training.spec import PHASES, RunSpec
-from training.util.digest import code_digest
+from training.spec import PHASES
 from training.util.files import write_json
 from training.util.network import free_port
-from training.util.process import process_facts
 
 EVENTS: Final = "events-{rank}.jsonl"
 """What the calls of one rank's program report, in the run's folder."""
+
+AROUND: Final = ("queue", "launch", "imports", "rendezvous", "shutdown")
+"""Phases that a program can't know of."""
 
 CALLS: Final = ("training.calls", "trainbed.py")
 LOOK_EVERY: Final = 0.2  # s
@@ -59,23 +58,8 @@ class _Said:
     parameters: int | None = None
 
 
-def run_program(
-    spec: RunSpec,
-    data: Path,
-    out: Path,
-    begin: Callable[[], Session],
-    peers: PeerMonitor,
-    process_start: float,
-) -> None:
-    """Run this rank's program and leave this rank's files in `out`.
-
-    Args:
-        spec: the run.
-        data: folder of the prepared data set, on this node.
-        out: folder on storage that all ranks share.
-        begin: creates the session; everything before it counts as imports.
-        peers: watches the other ranks.
-        process_start: unix time in seconds.
+def run_program(given: Assignment) -> None:
+    """Run this rank's program and leave this rank's files in the run's folder.
 
     Raises:
         ProgramError: the program failed, or its ranks ended with different weights.
@@ -84,10 +68,10 @@ def run_program(
         WorkloadError: the workload can't be used.
     """
     imports_done = time.time()
-    session = begin()
-    work = spec.work
+    work, out, peers = given.spec.work, given.out, given.peers
+    session = given.begin()
     module = load_for(work.workload, work.workload_digest, "workload")
-    program: Program = module.program(work, find_dataset(data, work.data_digest), out)
+    program: Program = module.program(work, find_dataset(given.data, work.data_digest), out)
     phase = "its own program"
     peers.status.phase, peers.status.epoch = lambda: phase, 1
     meeting = meet(session)
@@ -104,57 +88,22 @@ def run_program(
         )
     gpu = start_sampling(session.device, out, session.rank)
     train_start = time.time()
-    began = time.perf_counter()
-    said, events = _Said(), out / EVENTS.format(rank=session.rank)
-    events.unlink(missing_ok=True)  # of an earlier attempt
-    with _started(program, events, meeting) as process:
-        read = _reader(events)
-        while (status := process.poll()) is None and not session.should_stop():
-            _take(read(), said, session, began)
-            time.sleep(LOOK_EVERY)
-        if session.should_stop():  # whoever asks for that may have told the program, too
-            _end(process)
-            raise Stopped(f"{program.name} was running.")
-        train_s, train_end = time.perf_counter() - began, time.time()
-    _take(read(), said, session, began)
-    if status:
-        how = (
-            f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit code {status}"
-        )
-        raise ProgramError(f"{program.name} {how} on rank {session.rank}; the log has its last words.")
-
+    said, train_s = _run(program, out / EVENTS.format(rank=session.rank), meeting, session)
+    train_end = time.time()
     named = {name: seconds for name, seconds in said.phases.items() if name != "other"}
-    rest = max(0.0, train_s - sum(named.values()))
-    write_json(
-        out / f"rank-{session.rank}.json",
-        process_facts()
-        | {
-            "rank": session.rank,
-            "local_rank": session.local_rank,
-            "world_size": session.world_size,
-            "threads": spec.conditions.threads,
-            "interop_threads": None,
-            "cpu_capability": torch.backends.cpu.get_cpu_capability(),
-            "code_digest": code_digest(),
-            "times": {
-                "process_start": process_start,
-                "imports_done": imports_done,
-                "train_start": train_start,
-                "train_end": train_end,
-            },
-            "phases": {
-                "imports": imports_done - process_start,
-                "rendezvous": train_start - imports_done,
-                **named,
-                "other": rest,
-            },
-            "train_s": train_s,
-            "steps": None,
-            "weights_digest": said.weights_digest,
-            "parameters": said.parameters,
-            "gpu": stop_sampling(gpu),
-            "use": None,
-        },
+    write_rank_file(
+        out,
+        session,
+        Moments(given.process_start, imports_done, train_start, train_end),
+        named | {"other": max(0.0, train_s - sum(named.values()))},
+        threads=given.spec.conditions.threads,
+        interop_threads=None,
+        train_s=train_s,
+        steps=None,
+        weights_digest=said.weights_digest,
+        parameters=said.parameters,
+        gpu=stop_sampling(gpu),
+        use=None,
     )
     digests = meeting.gather("digest", said.weights_digest or "") if meeting else [said.weights_digest or ""]
     if len(set(digests)) > 1:
@@ -170,6 +119,27 @@ def run_program(
         meeting.gather("left", "")  # rank 0 may hold the store: it leaves last
 
 
+def _run(program: Program, events: Path, meeting: Meeting | None, session: Session) -> tuple[_Said, float]:
+    """Start the program and wait for its end; returns what it said, and how many seconds it took."""
+    began, said = time.perf_counter(), _Said()
+    events.unlink(missing_ok=True)  # of an earlier attempt
+    read = _reader(events)
+    with _started(program, events, meeting) as process:
+        while (status := process.poll()) is None and not session.should_stop():
+            _take(read(), said, session, began)
+            time.sleep(LOOK_EVERY)
+        if session.should_stop():  # whoever asks for that may have told the program, too
+            raise Stopped(f"{program.name} was running.")
+    seconds = time.perf_counter() - began
+    _take(read(), said, session, began)
+    if status:
+        how = (
+            f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit code {status}"
+        )
+        raise ProgramError(f"{program.name} {how} on rank {session.rank}; the log has its last words.")
+    return said, seconds
+
+
 @contextmanager
 def _started(program: Program, events: Path, meeting: Meeting | None) -> Iterator[subprocess.Popen[bytes]]:
     """The program, which is ended if it still runs at the end; its output is this process's."""
@@ -183,7 +153,7 @@ def _started(program: Program, events: Path, meeting: Meeting | None) -> Iterato
             Path(folder, name).write_text(text, encoding="utf-8")
         environment = _environment(meeting) | {
             "TRAINBED_EVENTS": str(events.absolute()),
-            "TRAINBED_PHASES": ",".join(PHASES),
+            "TRAINBED_PHASES": ",".join(name for name in PHASES if name not in AROUND),
             # Modules are found from where it is started, too, as with PYTHONPATH=. in a project's folder.
             "PYTHONPATH": ":".join(filter(None, (folder, str(program.folder), os.environ.get("PYTHONPATH")))),
             "PYTHONUNBUFFERED": "1",

@@ -103,6 +103,7 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
         if spec.work.keeps_checkpoints:
             stop.grace = STOP_GRACE_TO_KEEP
         # Not earlier, so that a torch that can't be imported leaves an error file, too.
+        from training.assignment import Assignment
         from training.distributed.liveness import PeerMonitor
 
         if spec.work.data.has_own_loop:
@@ -114,7 +115,7 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
             # So that all it imports is imported before any timer of training starts.
             workload_class(spec.work)
         peers = PeerMonitor(lambda gone: _give_up(out, gone))
-        run(spec, data, out, lambda: begin(spec, out, stop), peers, started)
+        run(Assignment(spec, data, out, lambda: begin(spec, out, stop), peers, started))
     except Yielded as yielded:
         if stop.requested():
             return _report_and_tell(out, yielded, stop, None)
