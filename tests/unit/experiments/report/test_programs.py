@@ -11,12 +11,14 @@ import pytest
 
 from experiments.analysis.analysis import Analysis, analyse
 from experiments.analysis.between import lines_of_code
+from experiments.campaign.exporting import find_run
 from experiments.campaign.plan import PlannedRun
 from experiments.records.record import Record
 from experiments.report.frames import load
 from experiments.report.sections.conclusions import conclusions, weights_sentence
 from experiments.report.sections.programs import programs_table
 from experiments.report.writer import write_report
+from experiments.util.errors import UserError
 from tests.unit.experiments.analysis.test_figures import of_specification
 from tests.unit.experiments.made_up_records import campaign, record, spec
 from training.spec import RunSpec
@@ -90,6 +92,12 @@ def test_what_stands_between_a_stack_and_the_script_is_counted_in_the_campaigns_
     table = programs_table(analysed(tmp_path, proven=True))
     found = [[getattr(cell, "value", cell) for cell in row] for row in table.rows]
     assert found == [["ddp", 1, 5, 1], ["spark", 1, 1, 1]]
+
+
+def test_of_a_script_there_is_no_model_to_export(tmp_path: Path) -> None:
+    analysed(tmp_path, proven=True)
+    with pytest.raises(UserError, match=r"ran train\.py, which has a loop of its own: what it wrote is in"):
+        find_run(tmp_path, script_run("ddp", 1).run_id, "made", None)
 
 
 def test_what_only_the_loop_heeds_is_refused() -> None:
