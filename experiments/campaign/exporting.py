@@ -100,8 +100,8 @@ def _good_attempt(campaign: Campaign, run_id: str, wanted: str | None) -> Found:
     specification = found.record.specification
     if specification.work.data.has_own_loop:
         raise UserError(
-            f"{run_id} ran {specification.work.data.name}, which has a loop of its own: what it wrote is in the "
-            "folder script of the run's own, on the cluster's shared storage."
+            f"{run_id} ran {specification.work.data.name}, which has a loop of its own: what it wrote is in "
+            "the folder script of the run's own, on the cluster's shared storage."
         )
     if specification.conditions.save == "none" and not specification.work.keeps_checkpoints:
         raise UserError(
