@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import errno
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -49,22 +49,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     status: int | None = None
     with interrupts:
         try:
-            status = _status(arguments, words, screen, interrupts, at_end)
+            status = _status(
+                lambda: _command(arguments, words, screen, interrupts, at_end), screen, interrupts
+            )
         finally:
             at_end(status)
     return status
 
 
-def _status(
-    arguments: argparse.Namespace,
-    words: Sequence[str],
-    screen: Screen,
-    interrupts: Interrupts,
-    at_end: AtEnd,
-) -> int:
+def _status(command: Callable[[], int], screen: Screen, interrupts: Interrupts) -> int:
     """Runs the command, and says what ended it; returns its exit code."""
     try:
-        return _command(arguments, words, screen, interrupts, at_end)
+        return command()
     except Interrupted:
         screen.clear_status()
         screen.line("Stopped. The same command resumes where this one ended.")

@@ -10,7 +10,7 @@ from typing import Final
 
 from experiments.campaign.campaign import Campaign
 
-LAUNCHERS: Final = "training/launchers/"
+LAUNCHER: Final = "training/launchers/{stack}.py"
 NO_CODE: Final = frozenset(
     {
         tokenize.ENCODING,
@@ -39,23 +39,16 @@ def between(campaign: Campaign) -> dict[str, Between]:
         return {}
     stacks = list(dict.fromkeys(run.specification.stack for run in campaign.file.measured))
     with zipfile.ZipFile(campaign.archive) as archive:
-        sources = {
-            name.removeprefix(LAUNCHERS): archive.read(name)
-            for name in archive.namelist()
-            if name.startswith(LAUNCHERS)
+        there = set(archive.namelist())
+        files = {stack: [name] if (name := LAUNCHER.format(stack=stack)) in there else [] for stack in stacks}
+        return {
+            stack: Between(len(names), sum(lines_of_code(archive.read(name)) for name in names))
+            for stack, names in files.items()
         }
-    return {
-        stack: Between(len(own), sum(map(lines_of_code, own)))
-        for stack in stacks
-        for own in [[text for name, text in sources.items() if name == f"{stack}.py"]]
-    }
 
 
 def lines_of_code(source: bytes) -> int:
     """Lines of a Python file that hold more than comments."""
     tokens = tokenize.tokenize(io.BytesIO(source).readline)
-    return len({line for token in tokens if token.type not in NO_CODE for line in _lines(token)})
-
-
-def _lines(token: tokenize.TokenInfo) -> range:
-    return range(token.start[0], token.end[0] + 1)
+    spans = (range(each.start[0], each.end[0] + 1) for each in tokens if each.type not in NO_CODE)
+    return len(set().union(*spans))

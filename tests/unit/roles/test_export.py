@@ -13,34 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.standins import systemd
 from tests.unit.roles.loading import ROOT, value_of
 from tests.unit.roles.test_runs import played
 
-#: Runs the unit's command to its end at once, and notes how it ended.
-SYSTEMD_RUN = """\
-#!{python} -SE
-import json, subprocess, sys, time
-from pathlib import Path
-options = [each for each in sys.argv[1:] if each.startswith("--")]
-at = next(number for number, each in enumerate(sys.argv) if each.endswith("bin/python"))
-given = dict(each.removeprefix("--property=").removeprefix("--").partition("=")[::2] for each in options)
-log = open(given["StandardOutput"].removeprefix("append:"), "ab")
-began = time.monotonic()
-done = subprocess.run(sys.argv[at:], cwd=given["working-directory"], stdout=log, stderr=log)
-told = {{"began": began, "ended": time.monotonic(), "status": done.returncode, "uid": given["uid"]}}
-Path({place!r}, "unit.json").write_text(json.dumps(told))
-"""
-SYSTEMCTL = """\
-#!{python} -SE
-import json, sys
-from pathlib import Path
-if sys.argv[1] == "show":
-    told = json.loads(Path({place!r}, "unit.json").read_text())
-    print("SubState=" + ("failed" if told["status"] else "exited"), "MainPID=0", "ExecMainCode=1", sep="\\n")
-    print("ExecMainStatus=%d" % told["status"], "ActiveExitTimestampMonotonic=0", sep="\\n")
-    for name, moment in (("ExecMainStart", "began"), ("InactiveExit", "began"), ("ExecMainExit", "ended")):
-        print("%sTimestampMonotonic=%d" % (name, told[moment] * 1e6))
-"""
 #: In place of the environment's Python with torch: writes what it is told to, where the model belongs.
 PYTHON = """\
 #!{python} -SE
@@ -72,13 +48,10 @@ class Cluster:
         (folder / "code").mkdir()
         with zipfile.ZipFile(folder / "sent.zip", "w") as archive:
             archive.writestr("training/__init__.py", "")
-        for name, text in (
-            ("systemd-run", SYSTEMD_RUN),
-            ("systemctl", SYSTEMCTL),
-            ("environment/bin/python", PYTHON),
-        ):
-            (folder / name).write_text(text.format(python=sys.executable, place=str(folder)))
-            (folder / name).chmod(0o755)
+        systemd.install(folder)
+        python = folder / "environment/bin/python"
+        python.write_text(PYTHON.format(python=sys.executable, place=str(folder)))
+        python.chmod(0o755)
 
     def export(self) -> tuple[int, str]:
         """Calls the role; returns its exit status and its output on one line."""
@@ -99,7 +72,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
     return Cluster(tmp_path)
 
 
@@ -125,9 +98,10 @@ def test_a_model_is_exported_by_the_training_user_and_comes_home(cluster: Cluste
         "--spec": f"{cluster.run_dir}/spec.json",
         "--data": f"{cluster.folder}/data",
         "--out": str(cluster.run_dir),
-        "--to": f"{cluster.folder}/place/work/exported",
+        "--to": f"{cluster.folder}/place/made/exported",
     }
-    assert json.loads((cluster.folder / "unit.json").read_text())["uid"] == pwd.getpwuid(os.getuid()).pw_name
+    unit = (cluster.folder / "unit").read_text(encoding="utf-8").splitlines()
+    assert f"--uid={pwd.getpwuid(os.getuid()).pw_name}" in unit
     assert not (cluster.folder / "place").exists()
 
 
