@@ -128,5 +128,5 @@ def _wait_for_lock(
 
 
 def _note(results: Path, log: Path) -> CommandNote | None:
-    notes = (note for _, note in read_notes(results) if note.detached is not None)
+    notes = (note for _, note in read_notes(results))
     return next((note for note in notes if note.detached and note.detached.log == str(log)), None)
