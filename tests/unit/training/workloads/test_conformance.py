@@ -38,7 +38,7 @@ def test_a_users_workload_conforms() -> None:
 
 
 @pytest.mark.wide
-@pytest.mark.parametrize("workload", built_in())
+@pytest.mark.parametrize("workload", [name for name in built_in() if name != "script"])
 def test_what_is_built_in_conforms(workload: str) -> None:
     done = conformance(workload)
     assert done.returncode == 0, done.stdout
@@ -110,6 +110,12 @@ def test_what_can_not_be_tested_is_said_in_one_sentence(tmp_path: Path) -> None:
     assert done.returncode == 2 and "Which workload? make conformance WORKLOAD=" in done.stdout
     done = conformance("absent")
     assert done.returncode == 2
-    assert "The matrix quick is for the workload text-classification, not for absent." in done.stdout
+    assert "There is no matrix 'absent'" in done.stdout
+    script = tmp_path / "script.yml"
+    axes = "axes: {stack: [ddp], workers: [1], epochs: [1], seed: [1]}\n"
+    script.write_text(f"name: script\nscript: train.py\ndata: {{train: 64}}\n{axes}", encoding="utf-8")
+    (tmp_path / "train.py").touch()
+    done = conformance("script", "--matrix", str(script))
+    assert done.returncode == 2 and "train.py brings a loop of its own" in done.stdout
     done = conformance(str(tmp_path / "mine"))
     assert done.returncode == 2 and "There is no matrix" in done.stdout
