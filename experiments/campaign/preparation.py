@@ -22,6 +22,7 @@ from experiments.cluster.playbooks import (
     process_mark,
     step_under_way,
 )
+from experiments.cluster.prepared_so_far import FOLLOW, PreparedSoFar
 from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
 from experiments.util.files import utc_now, write_whole
@@ -85,11 +86,15 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> PreparedClus
     screen, log, started = playbooks.screen, folder / "prepare.log", utc_now()
     specs = matrix.data_specs
     what = "the data set" if len(specs) == 1 else counted(len(specs), "data set")
+    rows = PreparedSoFar(folder / FOLLOW)
 
     def tick() -> None:
         seconds = (utc_now() - started).total_seconds()
-        step = step_under_way(log)
-        doing = f"preparing the cluster and {what}{f': {step}' if step else ''}"
+        if counted_rows := rows.text():
+            doing = f"preparing {what}: {counted_rows}"
+        else:
+            step = step_under_way(log)
+            doing = f"preparing the cluster and {what}{f': {step}' if step else ''}"
         screen.status(f"{doing} ({seconds:.0f} s)" if screen.is_terminal else doing)
 
     screen.status(f"preparing the cluster and {what}", now=True)
@@ -101,7 +106,10 @@ def _prepare(playbooks: Playbooks, matrix: Matrix, folder: Path) -> PreparedClus
         "prepare_files": str(matrix.folder.absolute()),
         "prepare_dest": str(folder.absolute()),
     }
-    outcome = playbooks.play("prepare", log, variables, tick=tick)
+    try:
+        outcome = playbooks.play("prepare", log, variables, tick=tick)
+    finally:
+        rows.stop()
     screen.clear_status()
     if not outcome.good:
         shown = "\n".join(f"  {line}" for line in last_lines(log))

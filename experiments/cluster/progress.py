@@ -6,16 +6,11 @@ Polling with Ansible would disturb what is measured.
 from __future__ import annotations
 
 import json
-import shlex
-import subprocess
-import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
-from experiments.util.processes import end_group
-
-STOP_GRACE_S: Final = 2.0
+from experiments.cluster.tail import Tail
 
 
 class Progress:
@@ -100,49 +95,18 @@ class Follower:
         self.progress = progress
         self.fault: str | None = None  # why `copy` is incomplete
         self._copy = copy
-        # `tail` ends with its parent on the node (the connection), even if nothing more is written.
-        self._command = [
-            *shell,
-            f"exec tail -n +1 -s 1 --pid=$PPID -F {shlex.quote(f'{run_dir}/progress.jsonl')}",
-        ]
-        self._process: subprocess.Popen[str] | None = None
-        self._thread: threading.Thread | None = None
+        self._tail = Tail(shell, f"{run_dir}/progress.jsonl", self._take)
 
     def start(self) -> None:
         """Starts following. If the connection fails, there is no live progress, but no harm to the run."""
-        try:
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                text=True,
-                encoding="utf-8",
-                errors="replace",
-                process_group=0,
-            )
-        except OSError:
-            return
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
+        self._tail.start()
 
     def stop(self) -> None:
         """Ends the connection."""
-        if self._process is None:
-            return
-        if self._process.poll() is None:
-            end_group(self._process.pid, self._command[-1], STOP_GRACE_S)
-        self._process.wait()
-        if self._thread is not None:
-            self._thread.join(STOP_GRACE_S)
+        self._tail.stop()
 
-    def _read(self) -> None:
-        assert self._process is not None and self._process.stdout is not None
-        for line in self._process.stdout:
-            self.progress.add(line)
-            self._keep(line)
-
-    def _keep(self, line: str) -> None:
+    def _take(self, line: str) -> None:
+        self.progress.add(line)
         if self.fault is not None:
             return
         try:

@@ -45,10 +45,17 @@ def fatal(message: str) -> int:
 
 
 def prepare(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> int:
-    time.sleep(behaviour.get("prepare_seconds", 0))
+    destination = Path(variables["prepare_dest"])
+    print("TASK [dataset : Prepare the data set] ****", flush=True)
+    on_node = folder / "prepare.log"
+    (destination / "follow.json").write_text(json.dumps({"shell": ["bash", "-c"], "log": str(on_node)}))
+    end = time.monotonic() + behaviour.get("prepare_seconds", 0)
+    while time.monotonic() < end:
+        with on_node.open("a") as log:
+            log.write(behaviour.get("prepare_says", "Nothing to count.") + "\n")
+        time.sleep(0.2)
     if "prepare_fails" in behaviour:
         return fatal(behaviour["prepare_fails"])
-    destination = Path(variables["prepare_dest"])
     for number, asked in enumerate(variables["prepare_data_sets"], start=1):
         spec = asked["spec"]["data"]
         digest = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()

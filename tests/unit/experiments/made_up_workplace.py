@@ -99,8 +99,8 @@ class Workplace:
         """Sets how the playbooks behave from now on."""
         (self.cluster_folder / "behaviour.json").write_text(json.dumps(how))
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Starts `python -m experiments`."""
+    def start(self, *arguments: str, output: int = subprocess.PIPE) -> subprocess.Popen[str]:
+        """Starts `python -m experiments`, with all that it says going to `output`."""
         environment = dict(
             os.environ, FAKE_CLUSTER=str(self.cluster_folder), TRAINBED_ANSIBLE_PLAYBOOK=str(self.program)
         )
@@ -110,7 +110,7 @@ class Workplace:
             cwd=self.root,
             env=environment,
             text=True,
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=subprocess.STDOUT,
         )
 

@@ -38,11 +38,12 @@ rows:
 
 
 def of_data(play: dict[str, Any]) -> dict[str, Any]:
-    """A play of the playbook with only what it does to data sets."""
+    """A play of the playbook with only what it does to data sets, and what that needs."""
     tasks = [
         task
         for task in play["tasks"]
         if task.get("ansible.builtin.include_role", {}).get("name") == "dataset"
+        or task.get("ansible.builtin.import_role", {}).get("tasks_from") == "reached"
     ]
     assert tasks
     return {**play, "tasks": tasks}

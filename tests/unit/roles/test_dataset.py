@@ -164,6 +164,8 @@ class Master:
             "prepare_named": ["mine.csv", "absent"],
             "prepare_code_archive": str(self.folder / "code.zip"),
             "prepare_files": str(self.folder / "mine"),
+            "prepare_reached": ["sh", "-c"],
+            "prepare_follow": str(self.folder / "follow.json"),
             "dataset_environment": sys.prefix,
             "dataset_store_root": str(self.folder / "store"),
             "dataset_user": USER,
@@ -204,6 +206,8 @@ def test_it_is_prepared_in_a_unit_with_limits_and_only_once(tmp_path: Path) -> N
     assert status == 0, said
     (made,) = master.datasets
     assert sorted(path.name for path in made.parent.iterdir()) == [made.name, f"{made.name}.tar"]
+    follow = json.loads((tmp_path / "follow.json").read_text(encoding="utf-8"))
+    assert follow == {"shell": ["sh", "-c"], "log": str(tmp_path / "work/prepare.log")}
     unit = (tmp_path / "unit").read_text().splitlines()
     properties = ["MemoryMax=75%", "RuntimeMaxSec=43200", "NoNewPrivileges=yes", "ProtectSystem=strict"]
     work = tmp_path / "work"
