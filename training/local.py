@@ -10,7 +10,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from training.registry import DEFAULT
-from training.spec import DataSpec, RunSpec, SpecError, explain
+from training.spec import WORK_OF_THE_LOOP, DataSpec, RunSpec, SpecError, explain
 
 DATA: Final = {"train": 4000, "validation": 1000, "seed": 0, "max_length": 128}
 WORK: Final = {
@@ -63,14 +63,17 @@ def local_spec(
     """
     threads = len(os.sched_getaffinity(0))
     asked = {"workload": workload, "workload_digest": digest}
-    usual = DATA if workload == DEFAULT else {"seed": 0}
+    usual_data = DATA if workload == DEFAULT else {"seed": 0}
     try:
-        data = DataSpec.model_validate(asked | {"data": usual | chosen.get("data", {})})
+        data = DataSpec.model_validate(asked | {"data": usual_data | chosen.get("data", {})})
     except ValidationError as error:
         raise SpecError(explain(error)) from error
 
+    left_out = WORK_OF_THE_LOOP if data.data.has_own_loop else ()
+    usual_work = {name: value for name, value in WORK.items() if name not in left_out}
+
     def finish(digest: str) -> RunSpec:
-        work = WORK | chosen.get("work", {}) | dict(data) | {"data_digest": digest}
+        work = usual_work | chosen.get("work", {}) | dict(data) | {"data_digest": digest}
         conditions = {"threads": threads} | chosen.get("conditions", {})
         try:
             return RunSpec.model_validate({"stack": "local", "work": work, "conditions": conditions})

@@ -22,7 +22,7 @@ from training.distributed.collective import Meeting, meet
 from training.errors import ProgramError, Stopped
 from training.metrics.gpu import start_sampling, stop_sampling
 from training.registry import load_for
-from training.session import Session
+from training.session import RankStatus, Session
 from training.spec import PHASES
 from training.util.files import write_json
 from training.util.network import free_port
@@ -36,7 +36,7 @@ AROUND: Final = ("queue", "launch", "imports", "rendezvous", "shutdown")
 CALLS: Final = ("training.calls", "trainbed.py")
 LOOK_EVERY: Final = 0.2  # s
 DIES_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
-PATIENCE: Final = 10.0  # s that a program has to exit once it was told to
+PATIENCE: Final = 10.0  # s that a program has to exit once it was told to; less than the rank itself has
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,10 @@ class _Said:
     weights_digest: str | None = None
     parameters: int | None = None
 
+    def epoch(self, number: int) -> dict[str, Any] | None:
+        """What it reported of an epoch, if it did."""
+        return next((each for each in self.epochs if each["epoch"] == number), None)
+
 
 def run_program(given: Assignment) -> None:
     """Run this rank's program and leave this rank's files in the run's folder.
@@ -73,7 +77,7 @@ def run_program(given: Assignment) -> None:
     module = load_for(work.workload, work.workload_digest, "workload")
     program: Program = module.program(work, find_dataset(given.data, work.data_digest), out)
     phase = "its own program"
-    peers.status.phase, peers.status.epoch = lambda: phase, 1
+    peers.status.phase = lambda: phase
     meeting = meet(session)
     peers.start(meeting.store if meeting else None, session)
     if session.rank == 0:
@@ -88,7 +92,7 @@ def run_program(given: Assignment) -> None:
         )
     gpu = start_sampling(session.device, out, session.rank)
     train_start = time.time()
-    said, train_s = _run(program, out / EVENTS.format(rank=session.rank), meeting, session)
+    said, train_s = _run(program, out / EVENTS.format(rank=session.rank), meeting, session, peers.status)
     train_end = time.time()
     named = {name: seconds for name, seconds in said.phases.items() if name != "other"}
     write_rank_file(
@@ -116,26 +120,27 @@ def run_program(given: Assignment) -> None:
     session.close()
     peers.stop()
     if meeting:
-        meeting.gather("left", "")  # rank 0 may hold the store: it leaves last
+        meeting.leave()
 
 
-def _run(program: Program, events: Path, meeting: Meeting | None, session: Session) -> tuple[_Said, float]:
+def _run(
+    program: Program, events: Path, meeting: Meeting | None, session: Session, status: RankStatus
+) -> tuple[_Said, float]:
     """Start the program and wait for its end; returns what it said, and how many seconds it took."""
     began, said = time.perf_counter(), _Said()
     events.unlink(missing_ok=True)  # of an earlier attempt
     read = _reader(events)
     with _started(program, events, meeting) as process:
-        while (status := process.poll()) is None and not session.should_stop():
+        while (code := process.poll()) is None and not session.should_stop():
             _take(read(), said, session, began)
+            status.epoch = len(said.epochs) + 1
             time.sleep(LOOK_EVERY)
         if session.should_stop():  # whoever asks for that may have told the program, too
             raise Stopped(f"{program.name} was running.")
     seconds = time.perf_counter() - began
     _take(read(), said, session, began)
-    if status:
-        how = (
-            f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with exit code {status}"
-        )
+    if code:
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         raise ProgramError(f"{program.name} {how} on rank {session.rank}; the log has its last words.")
     return said, seconds
 
@@ -221,7 +226,9 @@ def _take(events: list[dict[str, Any]], said: _Said, session: Session, began: fl
     """Keep what was reported, and pass epochs on."""
     for event in events:
         kind = event.pop("event")
-        if kind == "epoch":
+        if kind == "epoch" and (known := said.epoch(event["epoch"])):
+            known.update(event)  # more metrics of it
+        elif kind == "epoch":
             so_far = sum(epoch["seconds"] for epoch in said.epochs)
             said.epochs.append(event | {"seconds": time.perf_counter() - began - so_far})
             if session.rank == 0:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from training.session import Session
 
 STOP_GRACE = 5.0  # s
-STOP_GRACE_TO_KEEP = 25.0  # s, if there is a checkpoint to write first
+STOP_GRACE_TO_KEEP = 25.0  # s, if there is a checkpoint to write first, or a program of its own to end
 
 _HELD: list[Exception] = []
 
@@ -100,7 +100,7 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
         spec = read_spec(RunSpec, spec_file)
         check_threads(spec.conditions.threads)
         check_environment(spec.conditions.rank_environment)
-        if spec.work.keeps_checkpoints:
+        if spec.work.keeps_checkpoints or spec.work.data.has_own_loop:
             stop.grace = STOP_GRACE_TO_KEEP
         # Not earlier, so that a torch that can't be imported leaves an error file, too.
         from training.assignment import Assignment

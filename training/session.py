@@ -41,7 +41,8 @@ class RankStatus:
         return self.of_all() if self.of_all else [{"rank": 0, "host": socket.gethostname()} | self.figures]
 
     def __str__(self) -> str:
-        text = f"step {self.step} of epoch {self.epoch}" if self.epoch else "its start"
+        step = f"step {self.step} of " if self.step else ""
+        text = f"{step}epoch {self.epoch}" if self.epoch else "its start"
         phase = self.phase()
         return f"{text} ({phase.replace('_', ' ')})" if phase else text
 

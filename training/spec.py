@@ -8,6 +8,7 @@ This module needs only pydantic, so that a controller without torch can plan run
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
@@ -150,11 +151,8 @@ class Work(DataSpec):
     @model_validator(mode="after")
     def _belongs_together(self) -> Work:
         self.model.check(self.data)
-        if self.data.has_own_loop and self.keeps_checkpoints:
-            raise ValueError(
-                f"{self.data.name} has a loop of its own: this package can't write checkpoints of it; leave "
-                "out checkpoint_every_epochs and checkpoint_every_steps"
-            )
+        if self.data.has_own_loop:
+            refuse_changed(self, WORK_OF_THE_LOOP, self.data.name)
         if self.gradient_accumulation > self.batch_per_worker:
             raise ValueError(
                 f"a batch of {self.batch_per_worker} samples can't be computed in "
@@ -175,7 +173,21 @@ class Work(DataSpec):
         return self
 
 
-OF_THE_LOOP: Final = (
+WORK_OF_THE_LOOP: Final = (
+    "activation_checkpointing",
+    "optimiser",
+    "momentum",
+    "schedule",
+    "clip_gradients",
+    "last_batch",
+    "gradient_sync",
+    "evaluate_every_epochs",
+    "checkpoint_every_epochs",
+    "checkpoint_every_steps",
+)
+"""What only this package's loop does as a work says."""
+
+CONDITIONS_OF_THE_LOOP: Final = (
     "tokenizing",
     "reporting",
     "loader_workers",
@@ -253,12 +265,7 @@ class RunSpec(Settings):
             there = f"there are {', '.join(known)}" if known else f"{self.work.workload} has none"
             raise ValueError(f"conditions.metrics: there is no {unknown[0]} for these data; {there}")
         if self.work.data.has_own_loop:
-            unheeded = [name for name in OF_THE_LOOP if getattr(self.conditions, name) != self._usual(name)]
-            if unheeded:
-                raise ValueError(
-                    f"conditions.{unheeded[0]}: {self.work.data.name} has a loop of its own, which does not "
-                    "heed it; leave it out, and give the program what it takes as arguments"
-                )
+            refuse_changed(self.conditions, CONDITIONS_OF_THE_LOOP, self.work.data.name)
         trace, steps = self.conditions.trace, self.work.steps
         if trace is not None and trace.last > steps:
             raise ValueError(
@@ -267,14 +274,26 @@ class RunSpec(Settings):
             )
         return self
 
-    def _usual(self, name: str) -> Any:
-        return Conditions.model_fields[name].get_default(call_default_factory=True)
-
     @property
     def run_id(self) -> str:
         """Readable and unique: stack, workers, epochs, seed, eight digits of the specification's digest."""
         work = self.work
         return f"{self.stack}-w{work.workers}-e{work.epochs}-s{work.seed}-{self.digest[:8]}"
+
+
+def refuse_changed(settings: Work | Conditions, names: Sequence[str], program: str) -> None:
+    """Refuse settings that a program with a loop of its own does not heed.
+
+    Raises:
+        ValueError: one of them is not as it is by default.
+    """
+    for name in names:
+        usual = type(settings).model_fields[name].get_default(call_default_factory=True)
+        if getattr(settings, name) != usual:
+            raise ValueError(
+                f"{type(settings).__name__.lower()}.{name}: {program} has a loop of its own, which does not "
+                "heed it; leave it out, and give the program what it takes as arguments"
+            )
 
 
 Spec = TypeVar("Spec", bound=Settings)

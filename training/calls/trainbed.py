@@ -23,13 +23,20 @@ _written = 0.0
 
 
 def metrics(epoch: int, **values: float) -> None:
-    """Report an epoch's figures.
+    """Report an epoch's figures, in one call or in several.
 
     Args:
         epoch: from 1.
         values: `train_loss`, and metrics of the validation split (`accuracy`) or the test split
             (`test_accuracy`) by their usual names.
+
+    Raises:
+        ValueError: there is no such epoch.
     """
+    if not _FILE:
+        return
+    if int(epoch) < 1:
+        raise ValueError(f"There is no epoch {epoch}: they count from 1.")
     figures = {
         name if name.startswith(("train_loss", "validation_", "test_")) else f"validation_{name}": float(
             value

@@ -57,10 +57,19 @@ class Meeting:
         (If a rank is gone, `training.distributed.liveness` ends the wait, and the process.)
         """
         self.store.set(f"{key}/{self._session.rank}", value)
+        return [self.store.get(each).decode() for each in self._all_of(key)]
+
+    def leave(self) -> None:
+        """Leave the others: the last call. Rank 0 may hold the store, so it waits for all."""
+        self.store.set(f"left/{self._session.rank}", "")
+        if self._session.rank == 0:
+            self._all_of("left")
+
+    def _all_of(self, key: str) -> list[str]:
         keys = [f"{key}/{rank}" for rank in range(self._session.world_size)]
         while not self.store.check(keys):
             time.sleep(LOOK_EVERY)
-        return [self.store.get(each).decode() for each in keys]
+        return keys
 
 
 def meet(session: Session) -> Meeting | None:

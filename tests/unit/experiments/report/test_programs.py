@@ -105,5 +105,6 @@ def test_what_only_the_loop_heeds_is_refused() -> None:
     for name, value in (("save", "last"), ("loader_workers", 1), ("deterministic", False)):
         with pytest.raises(ValueError, match=rf"conditions\.{name}: train\.py has a loop of its own"):
             RunSpec.model_validate(made | {"conditions": {name: value}})
-    with pytest.raises(ValueError, match=r"can't write checkpoints of it"):
-        RunSpec.model_validate(made | {"work": made["work"] | {"checkpoint_every_epochs": 1}})
+    for name, value in (("checkpoint_every_epochs", 1), ("gradient_sync", "bf16"), ("schedule", "cosine")):
+        with pytest.raises(ValueError, match=rf"work\.{name}: train\.py has a loop of its own"):
+            RunSpec.model_validate(made | {"work": made["work"] | {name: value}})

@@ -47,6 +47,25 @@ def launched(specification: RunSpec, prepared: Prepared, out: Path) -> subproces
     )
 
 
+def launched_alone(
+    specification: RunSpec, prepared: Prepared, tmp_path: Path
+) -> list[subprocess.Popen[bytes]]:
+    """Two ranks that no launcher starts; each writes to a log, `of-<rank>`."""
+    out, port = tmp_path / "run", str(free_port())
+    out.mkdir()
+    file = out / "spec.json"
+    file.write_text(specification.model_dump_json(), encoding="utf-8")
+    ranks = []
+    for rank in range(2):
+        command = ["env", f"RANK={rank}", f"LOCAL_RANK={rank}", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1"]
+        command += [f"MASTER_PORT={port}", f"PYTHONPATH={ROOT}", "OMP_NUM_THREADS=1"]
+        command += [sys.executable, "-P", "-m", "training", "run", "--spec", str(file)]
+        command += ["--data", str(prepared.path), "--out", str(out)]
+        with (tmp_path / f"of-{rank}").open("w", encoding="utf-8") as log:
+            ranks.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT))
+    return ranks
+
+
 def circle(tmp_path: Path, *more: str, workers: int = 2) -> tuple[RunSpec, Prepared]:
     asked = asked_for("circle.py")
     prepared = prepare(asked, Place(HERE), tmp_path / "data")
@@ -126,22 +145,17 @@ def test_a_script_that_fails_on_one_rank_ends_the_run(tmp_path: Path) -> None:
     assert not (tmp_path / "run" / "result.json").exists()
 
 
+def test_without_a_launcher_all_ranks_end_well(tmp_path: Path) -> None:
+    ranks = launched_alone(*circle(tmp_path), tmp_path)
+    assert [rank.wait(PATIENCE) for rank in ranks] == [0, 0]
+    out = tmp_path / "run"
+    assert load(out / "result.json")["status"] == "ok" and not list(out.glob("error-*"))
+
+
 def test_without_a_launcher_a_lost_rank_is_named_and_nothing_is_left_running(tmp_path: Path) -> None:
     specification, prepared = circle(tmp_path, "--hang")
     out = tmp_path / "run"
-    ranks = []
-    port = str(free_port())
-    for rank in range(2):
-        folder = tmp_path / f"of-{rank}"
-        command = ["env", f"RANK={rank}", f"LOCAL_RANK={rank}", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1"]
-        command += [f"MASTER_PORT={port}", f"PYTHONPATH={ROOT}", "OMP_NUM_THREADS=1"]
-        out.mkdir(exist_ok=True)
-        file = out / "spec.json"
-        file.write_text(specification.model_dump_json(), encoding="utf-8")
-        command += [sys.executable, "-P", "-m", "training", "run", "--spec", str(file)]
-        command += ["--data", str(prepared.path), "--out", str(out)]
-        with folder.open("w", encoding="utf-8") as log:
-            ranks.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT))
+    ranks = launched_alone(specification, prepared, tmp_path)
     try:
         _wait_for(lambda: all("rank" in (tmp_path / f"of-{rank}").read_text("utf-8") for rank in range(2)))
         time.sleep(1)
