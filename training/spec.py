@@ -291,8 +291,8 @@ def refuse_changed(settings: Work | Conditions, names: Sequence[str], program: s
         usual = type(settings).model_fields[name].get_default(call_default_factory=True)
         if getattr(settings, name) != usual:
             raise ValueError(
-                f"{type(settings).__name__.lower()}.{name}: {program} has a loop of its own, which does not "
-                "heed it; leave it out, and give the program what it takes as arguments"
+                f"{program} has a loop of its own, which does not heed {name}; leave that out, and give the "
+                "program what it takes as arguments"
             )
 
 

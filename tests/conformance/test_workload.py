@@ -16,9 +16,10 @@ import torch
 from pyarrow import parquet
 
 from tests.conformance.lines import difference
-from tests.conformance.workbench import SIZES, Workbench, checkpoints_of, result
+from tests.conformance.workbench import LITTLE, Workbench, checkpoints_of, result
 from training.evaluation import PREDICTIONS
 from training.export import export
+from training.trained import read_model
 from training.util.digest import file_digest
 from training.weights import weights_digest
 from training.workload import Batch, Workload
@@ -119,7 +120,7 @@ def test_a_batch_is_the_same_on_every_rank_and_each_time(workbench: Workbench, w
 
 
 def test_a_sample_does_not_depend_on_its_batch(workbench: Workbench, workload: Workload) -> None:
-    for split, size in SIZES.items():
+    for split, size in workbench.asked.data.splits.items():
         for epoch in (1, 2):
             together = workload.batch(split, torch.arange(8), epoch)
             assert {len(tensor) for tensor in together.values()} == {8}, "the first dimension counts samples"
@@ -228,9 +229,35 @@ def test_batches_of_a_data_loader_are_the_same(workbench: Workbench, whole: dict
     )
 
 
-def test_what_is_asked_of_predictions_changes_nothing(workbench: Workbench, whole: dict[int, Path]) -> None:
+@pytest.fixture(scope="module")
+def kept(workbench: Workbench) -> Path:
+    """A run on two ranks that keeps its model and all predictions, with all metrics."""
     names = list(workbench.asked.data.further_metrics or ())
-    kept = workbench.run("kept", workbench.specification(2, predictions=True, metrics=names))
+    return workbench.run("kept", workbench.specification(2, predictions=True, metrics=names, save="last"))
+
+
+def test_ranks_evaluate_together_as_one_does_alone(
+    workbench: Workbench, workload: Workload, kept: Path
+) -> None:
+    trained = read_model(kept)
+    assert trained is not None
+    model = workbench.model(workload)
+    model.load_state_dict(trained[0])
+    for split in ("validation", "test"):
+        size = workbench.asked.data.splits[split]
+        sums = torch.zeros(len(workload.SUMS), dtype=torch.float64)
+        with torch.inference_mode():
+            for chosen in torch.arange(size).split(LITTLE["batch_per_worker"]):
+                sums += workload.score(workload.predict(model, workload.batch(split, chosen, 2)))
+        alone = workload.metrics(dict(zip(workload.SUMS, sums.tolist(), strict=True)), size)
+        together = {name: result(kept)["epochs"][-1][f"{split}_{name}"] for name in alone}
+        assert together == pytest.approx(alone, rel=TOLERANCE), f"over {split}, ranks together say otherwise"
+
+
+def test_what_is_asked_of_predictions_changes_nothing(
+    workbench: Workbench, whole: dict[int, Path], kept: Path
+) -> None:
+    names = list(workbench.asked.data.further_metrics or ())
     assert result(kept)["weights_digest"] == result(whole[2])["weights_digest"]
     for split in ("validation", "test"):
         table = parquet.read_table(kept / PREDICTIONS.format(split=split))
@@ -240,13 +267,13 @@ def test_what_is_asked_of_predictions_changes_nothing(workbench: Workbench, whol
         assert {f"{split}_{name}" for name in names} <= set(last), "all further_metrics can be computed"
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(("ranks", "missing"), [(1, 2), (2, 1), (2, 2)])
 def test_a_run_that_resumes_ends_with_the_same_weights(
-    workbench: Workbench, whole: dict[int, Path], ranks: int
+    workbench: Workbench, whole: dict[int, Path], ranks: int, missing: int
 ) -> None:
-    checkpoints = checkpoints_of(whole[ranks])
-    kept = checkpoints[: len(checkpoints) // 2]
-    resumed = workbench.run(f"resumed-{ranks}", workbench.specification(ranks), kept)
+    kept = checkpoints_of(whole[ranks])[:-missing]
+    assert kept, "there is a checkpoint to resume from"
+    resumed = workbench.run(f"resumed-{ranks}-{missing}", workbench.specification(ranks), kept)
     assert "resume" in (resumed / "progress.jsonl").read_text(encoding="utf-8")
     assert result(resumed)["weights_digest"] == result(whole[ranks])["weights_digest"]
     assert _without_seconds(result(resumed)) == _without_seconds(result(whole[ranks]))

@@ -21,7 +21,7 @@ from experiments.util.paths import REPOSITORY
 from tests.packages import movie_reviews
 from training.data.prepare import Place, Prepared, prepare
 from training.registry import DEFAULT, folder_name
-from training.spec import Conditions, DataSpec, RunSpec, Work
+from training.spec import Conditions, DataSpec, RunSpec, Work, explain
 from training.workload import Workload, open_workload
 
 #: Uneven on purpose: the last batches are smaller, and ranks have different shares of the validation.
@@ -146,5 +146,6 @@ def _with_little_data(matrix: Matrix) -> DataSpec:
     fields = asked.model_dump()
     try:
         return DataSpec.model_validate(fields | {"data": fields["data"] | SIZES})
-    except ValidationError:  # the workload's own settings ask for more
-        return asked
+    except ValidationError as error:
+        sizes = ", ".join(f"{name}: {size}" for name, size in SIZES.items())
+        raise UserError(f"The checks take little data ({sizes}). {explain(error, 'With that it')}") from error

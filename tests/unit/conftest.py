@@ -10,7 +10,9 @@ STARTERS = {"browser", "ranks", "whole", "workplace"}
 SLOW_MODULES = {
     "test_loop",
     "test_check_gpus",
+    "test_cluster_facts",
     "test_data_sets",
+    "test_dataset",
     "test_conformance",
     "test_export",
     "test_locks",
@@ -19,6 +21,8 @@ SLOW_MODULES = {
     "test_nvidia_packages",
     "test_preflight",
     "test_provisioning_record",
+    "test_runs",
+    "test_script",
     "test_status_playbook",
     "test_testbed_checks",
     "test_watch",

@@ -1,6 +1,6 @@
 """Three calls for a script that trainbed runs: `metrics`, `phase` and `digest`.
 
-Each may be left out, and none does anything where trainbed does not run the script. Call them on every rank.
+Each may be left out. Call them on every rank. This module is there only where trainbed runs the script.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-_FILE: Final = os.environ.get("TRAINBED_EVENTS")
-_PHASES: Final = os.environ.get("TRAINBED_PHASES", "").split(",")
+_FILE: Final = Path(os.environ["TRAINBED_EVENTS"])
+_PHASES: Final = os.environ["TRAINBED_PHASES"].split(",")
 _WRITE_EVERY: Final = 1.0  # s
 
 _seconds: dict[str, float] = {}
@@ -33,8 +33,6 @@ def metrics(epoch: int, **values: float) -> None:
     Raises:
         ValueError: there is no such epoch.
     """
-    if not _FILE:
-        return
     if int(epoch) < 1:
         raise ValueError(f"There is no epoch {epoch}: they count from 1.")
     figures = {
@@ -53,8 +51,6 @@ def phase(name: str) -> None:
         ValueError: it is none of these.
     """
     global _current, _written
-    if not _FILE:
-        return
     if name not in _PHASES:
         raise ValueError(f"There is no phase {name!r}: use one of {', '.join(_PHASES)}.")
     now = time.perf_counter()
@@ -84,9 +80,8 @@ def _end_phase(now: float) -> None:
 
 
 def _write(event: str, figures: dict[str, Any]) -> None:
-    if _FILE:
-        with Path(_FILE).open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"event": event} | figures) + "\n")
+    with _FILE.open("a", encoding="utf-8") as file:
+        file.write(json.dumps({"event": event} | figures) + "\n")
 
 
 @atexit.register

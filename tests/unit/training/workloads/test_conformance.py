@@ -37,7 +37,6 @@ def test_a_users_workload_conforms() -> None:
     assert "passed" in done.stdout and "skipped" not in done.stdout
 
 
-@pytest.mark.wide
 @pytest.mark.parametrize("workload", [name for name in built_in() if name != "script"])
 def test_what_is_built_in_conforms(workload: str) -> None:
     done = conformance(workload)
@@ -103,6 +102,17 @@ def test_a_broken_promise_is_named_with_its_line(
     done = conformance(str(folder), "-k", check)
     assert done.returncode == 1, done.stdout + done.stderr
     assert re.search(said, done.stdout), done.stdout
+
+
+def test_a_workload_that_refuses_little_data_is_told_so(tmp_path: Path) -> None:
+    folder = shutil.copytree(HERE / "points", tmp_path / "points")
+    shutil.copy(HERE / "points.yml", tmp_path)
+    settings = folder / "settings.py"
+    code, last = settings.read_text(encoding="utf-8"), "    radius: float"
+    assert last in code
+    settings.write_text(code.replace(last, f"    train: int = Field(ge=100)\n{last}"), encoding="utf-8")
+    done = conformance(str(folder))
+    assert done.returncode == 2 and "The checks take little data" in done.stdout
 
 
 def test_what_can_not_be_tested_is_said_in_one_sentence(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import torch
 from pydantic import ValidationError
 
 from experiments.records.outputs import RankFile, ResultFile, read_output
-from tests.packages import wheel
+from tests.packages import copy_of_installed
 from tests.unit.training.training_helpers import events, load, run_on
 from training.data.prepare import Place, Prepared, prepare
 from training.errors import DataError
@@ -189,8 +188,7 @@ def test_a_script_is_told_to_stop(tmp_path: Path) -> None:
 @pytest.mark.parametrize("script", ["test_sync.py", "test_script.py"])
 def test_scripts_that_nobody_here_wrote(tmp_path: Path, script: str) -> None:
     # Those by which the package accelerate is tested: they need torchrun, and nothing else of it.
-    with zipfile.ZipFile(wheel("accelerate", "1.15.0")) as archive:
-        archive.extractall(tmp_path / "beside")
+    copy_of_installed("accelerate", tmp_path / "beside")
     asked = asked_for(f"accelerate/test_utils/scripts/{script}", "accelerate")
     prepared = prepare(asked, Place(tmp_path / "beside"), tmp_path / "data")
     process = launched(run_on(asked, prepared, workers=2), prepared, tmp_path / "run")
