@@ -247,7 +247,7 @@ def test_ranks_evaluate_together_as_one_does_alone(
         size = workbench.asked.data.splits[split]
         sums = torch.zeros(len(workload.SUMS), dtype=torch.float64)
         with torch.inference_mode():
-            for chosen in torch.arange(size).split(LITTLE["batch_per_worker"]):
+            for chosen in torch.split(torch.arange(size), LITTLE["batch_per_worker"]):
                 sums += workload.score(workload.predict(model, workload.batch(split, chosen, 2)))
         alone = workload.metrics(dict(zip(workload.SUMS, sums.tolist(), strict=True)), size)
         together = {name: result(kept)["epochs"][-1][f"{split}_{name}"] for name in alone}
