@@ -6,6 +6,7 @@ import argparse
 import errno
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -110,7 +111,8 @@ def _command(
         return 0
     playbooks = Playbooks(REPOSITORY, interrupts, screen)
     if arguments.command == "export":
-        run = find_run(RESULTS, arguments.run, arguments.matrix, arguments.campaign)
+        own = partial(_newest, screen=screen, choose="CAMPAIGN={}")
+        run = find_run(RESULTS, arguments.run, arguments.matrix, arguments.campaign, own)
         export_model(playbooks, RESULTS, run, arguments.out, break_lock=arguments.break_lock)
         return 0
     matrix = load_matrix(arguments.matrix)

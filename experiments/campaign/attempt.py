@@ -20,6 +20,11 @@ ADOPTED: Final = "adopted.json"  # where it was made, if it was taken over from 
 LIVE: Final = "live.jsonl"  # the run's events as they arrived here: `watch` reads them
 
 
+def name_on_cluster(campaign: str, attempt: int) -> str:
+    """The name of an attempt's folders on the nodes: another campaign may have had the same run."""
+    return f"{campaign}-{attempt:02d}"
+
+
 class Attempt:
     """One attempt's folder."""
 

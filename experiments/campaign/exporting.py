@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import shutil
 import zipfile
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from experiments.campaign.attempt import Attempt
+from experiments.campaign.attempt import Attempt, name_on_cluster
 from experiments.campaign.campaign import FILE, Campaign, choose_campaign, open_campaign
 from experiments.campaign.preparation import locked_cluster
 from experiments.cluster.leftovers import end_runs
@@ -46,14 +47,17 @@ class Found:
         }
 
 
-def find_run(results: Path, run: str, matrix: str | None, campaign: str | None) -> Found:
+def find_run(
+    results: Path, run: str, matrix: str | None, campaign: str | None, newest: Callable[[Path], Path]
+) -> Found:
     """The attempt that a person means: the newest good one, unless its own folder is named.
 
     Args:
         results: the folder with the results of all matrices.
         run: results/<matrix>/<campaign>/<run id>, the same with /<attempt>, or only the run id.
         matrix: name or path of the matrix, if `run` is only an id.
-        campaign: name of the campaign, likewise; None = the newest.
+        campaign: name of the campaign, likewise.
+        newest: the campaign to take if none is named, of those in the matrix's folder.
 
     Raises:
         UserError: there is no such run, it did not succeed, or it kept no weights.
@@ -71,7 +75,8 @@ def find_run(results: Path, run: str, matrix: str | None, campaign: str | None) 
         there = open_campaign(path.parent)
         run_id = path.name
     elif run and matrix is not None:
-        there, run_id = open_campaign(choose_campaign(results, matrix, campaign)), run
+        chosen = choose_campaign(results, matrix, campaign)
+        there, run_id = open_campaign(chosen if campaign else newest(chosen.parent)), run
     else:
         raise UserError(
             "Name the run (RUN= with make): results/<matrix>/<campaign>/<run id>, or its id and the matrix."
@@ -193,7 +198,7 @@ def _fetch(playbooks: Playbooks, results: Path, found: Found, draft: Path, break
     record, screen = found.record, playbooks.screen
     variables = {
         "run_id": record.run_id,
-        "run_attempt": f"{record.campaign}-{record.attempt:02d}",  # as RunningAttempt names it
+        "run_attempt": name_on_cluster(record.campaign, record.attempt),
         "run_spec": record.specification.model_dump(mode="json"),
         "run_code_digest": record.code_digest,
         "run_code_archive": str(found.campaign.archive.absolute()),

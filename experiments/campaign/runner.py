@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from experiments.campaign.attempt import Attempt
+from experiments.campaign.attempt import Attempt, name_on_cluster
 from experiments.campaign.campaign import Campaign, environment_of
 from experiments.campaign.code_archive import source_digest
 from experiments.campaign.concurrent import Group
@@ -51,8 +51,7 @@ class RunningAttempt:
         self.finished = False  # its playbook ended by itself, successfully or not
         self.error: Exception | None = None  # an exception in its own thread
         self._playbooks = playbooks
-        # Another campaign may have had the same run: its folder on the shared storage must not be reused.
-        name = f"{campaign.file.name}-{self.attempt.folder.name}"
+        name = name_on_cluster(campaign.file.name, self.attempt.number)
         run_dir = f"{cluster.shared_storage_path}/runs/{run.run_id}/{name}"
         self._follower = Follower(cluster.shell, run_dir, self.progress, self.attempt.live)
         self._variables = {

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from experiments.campaign.campaign import campaigns
 from experiments.campaign.exporting import find_run
 from experiments.campaign.plan import PlannedRun
 from experiments.records.record import Record
@@ -30,6 +31,18 @@ def planned(one: Record, **changes: Any) -> PlannedRun:
     return PlannedRun(run_id=one.run_id, axes={}, specification=one.specification, **changes)
 
 
+def newest(folder: Path) -> Path:
+    return campaigns(folder)[-1]
+
+
+def test_of_campaigns_that_are_not_named_the_caller_chooses_one(tmp_path: Path) -> None:
+    kept = keeping(made_up.record("ddp", 1, 50.0, 62.0), save="last")
+    campaign = made_up.campaign(tmp_path, [planned(kept)], [kept])
+    older = shutil.copytree(campaign.folder, campaign.folder.with_name("20200101T000000Z"))
+    found = find_run(tmp_path, kept.run_id, "made", None, lambda folder: campaigns(folder)[0])
+    assert found.campaign.folder == older
+
+
 def test_the_newest_good_attempt_is_meant_unless_one_is_named(tmp_path: Path) -> None:
     first = keeping(made_up.record("ddp", 1, 50.0, 62.0), save="last")
     failed = keeping(
@@ -45,11 +58,11 @@ def test_the_newest_good_attempt_is_meant_unless_one_is_named(tmp_path: Path) ->
         (first.run_id, "made", None, 2),
         (first.run_id, "some/folder/made.yml", made_up.NAME, 2),
     ):
-        found = find_run(tmp_path, run, matrix, name)
+        found = find_run(tmp_path, run, matrix, name, newest)
         assert (found.record.run_id, found.record.attempt) == (first.run_id, attempt)
         assert found.attempt.folder == folder / f"{attempt:02d}"
     with pytest.raises(UserError, match=r"did not succeed.* Attempt 03 was failed: It broke\."):
-        find_run(tmp_path, str(folder / "03"), None, None)
+        find_run(tmp_path, str(folder / "03"), None, None, newest)
 
 
 def test_a_run_that_keeps_checkpoints_can_be_exported(tmp_path: Path) -> None:
@@ -59,7 +72,7 @@ def test_a_run_that_keeps_checkpoints_can_be_exported(tmp_path: Path) -> None:
     changed = {"specification": specification, "run_id": specification.run_id, "work_digest": work.digest}
     kept = one.model_copy(update=changed)
     made_up.campaign(tmp_path, [planned(kept)], [kept])
-    assert find_run(tmp_path, kept.run_id, "made", None).record == kept
+    assert find_run(tmp_path, kept.run_id, "made", None, newest).record == kept
 
 
 def test_what_cannot_be_exported_is_refused_with_a_sentence(tmp_path: Path) -> None:
@@ -81,7 +94,7 @@ def test_what_cannot_be_exported_is_refused_with_a_sentence(tmp_path: Path) -> N
         (str(tmp_path), None, None, "is not a campaign"),
     ):
         with pytest.raises(UserError) as refused:
-            find_run(tmp_path, run, matrix, name)
+            find_run(tmp_path, run, matrix, name, newest)
         assert said in str(refused.value)
 
 

@@ -20,7 +20,7 @@ from experiments.report.sections.programs import programs_table
 from experiments.report.writer import write_report
 from experiments.util.errors import UserError
 from tests.unit.experiments.analysis.test_figures import of_specification
-from tests.unit.experiments.made_up_records import campaign, record, spec
+from tests.unit.experiments.made_up_records import NAME, campaign, record, spec
 from training.spec import RunSpec
 
 LAUNCHERS = {
@@ -97,7 +97,7 @@ def test_what_stands_between_a_stack_and_the_script_is_counted_in_the_campaigns_
 def test_of_a_script_there_is_no_model_to_export(tmp_path: Path) -> None:
     analysed(tmp_path, proven=True)
     with pytest.raises(UserError, match=r"ran train\.py, which has a loop of its own: what it wrote is in"):
-        find_run(tmp_path, script_run("ddp", 1).run_id, "made", None)
+        find_run(tmp_path, script_run("ddp", 1).run_id, "made", NAME, Path)
 
 
 def test_what_only_the_loop_heeds_is_refused() -> None:
