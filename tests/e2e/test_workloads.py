@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from pyarrow import parquet
 
 from experiments.cluster.abilities import takes_some_slots
 from experiments.matrix.loading import MATRICES
 from tests.e2e.matrices import STACKS, records
 from tests.e2e.testbeds import Testbed
 from tests.packages import copy_of_installed
+from tests.stacks import ROOT
+from training.evaluation import PREDICTIONS
 
 pytestmark = pytest.mark.wide
 
-#: For each workload: its matrix, and as little data as shows the same.
-LITTLE: dict[str, tuple[str, dict[str, Any]]] = {
-    "text-classification": ("quick", {"train": 320, "validation": 80, "max_length": 64, "vocabulary": 4000}),
-    "causal-lm": ("causal-lm", {"train": 320, "validation": 80}),
-    "image-classification": ("image-classification", {"train": 320, "validation": 80}),
+OWN = "tests/unit/training/workloads/points"  # a user's workload
+#: For each workload: its matrix, and what makes its data little.
+LITTLE: dict[str, tuple[Path, dict[str, Any]]] = {
+    "text-classification": (MATRICES / "quick.yml", {"max_length": 64, "vocabulary": 4000}),
+    "causal-lm": (MATRICES / "causal-lm.yml", {}),
+    "image-classification": (MATRICES / "image-classification.yml", {}),
+    "points": (ROOT / f"{OWN}.yml", {}),
 }
+SIZES = {"train": 320, "validation": 80, "test": 40}
+#: What else is asked of each run, so that it is seen on every stack.
+KEPT = {"save": "best", "predictions": True, "loader_workers": 1}
 SLOTS = 2  # of each worker of the crowd
 #: Workers, and slots on each; and the stacks that can be there.
 PLACES = {
@@ -32,10 +42,12 @@ PLACES = {
 @pytest.mark.parametrize("workload", LITTLE)
 def test_equal_work_gives_equal_weights_wherever_its_ranks_are(crowd: Testbed, workload: str) -> None:
     shipped, little = LITTLE[workload]
-    matrix = yaml.safe_load((MATRICES / f"{shipped}.yml").read_text(encoding="utf-8"))
-    name = f"everywhere-{shipped}"
-    matrix |= {"name": name, "data": matrix["data"] | little, "order": {"warm_ups": False}}
-    matrix["defaults"] |= {"batch_per_worker": 8, "warmup_steps": 2}
+    matrix = yaml.safe_load(shipped.read_text(encoding="utf-8"))
+    name = f"everywhere-{workload}"
+    matrix |= {"name": name, "data": matrix["data"] | SIZES | little, "order": {"warm_ups": False}}
+    matrix["defaults"] |= {"batch_per_worker": 8, "warmup_steps": 2} | KEPT
+    if shipped.stem == Path(OWN).stem:
+        matrix["workload"] = f"./{OWN}"
     alone = {"workers": [1], "slots_per_worker": [1]}
     matrix["axes"] = alone | {"stack": PLACES[1, 1], "epochs": [1], "seed": [1]}
     matrix["rows"] = [
@@ -48,11 +60,16 @@ def test_equal_work_gives_equal_weights_wherever_its_ranks_are(crowd: Testbed, w
     crowd.make("matrix", f"MATRIX={path}")
 
     digests: dict[tuple[int, int], dict[str, str]] = {place: {} for place in PLACES}
-    for record in records(crowd, name):
+    for path in sorted((crowd.root / "results" / name).glob("*/*/*/record.json")):
+        record = json.loads(path.read_text(encoding="utf-8"))
         work = record["specification"]["work"]
         assert record["status"] == "ok", record["reason"]
         place = work["workers"], work["slots_per_worker"]
         digests[place][record["specification"]["stack"]] = record["weights_digest"]
+        for split in ("validation", "test"):
+            predictions = parquet.read_table(path.parent / "outputs" / PREDICTIONS.format(split=split))
+            assert predictions.num_rows == SIZES[split]
+            assert record["epochs"][-1][f"{split}_count"] == SIZES[split]
     for place, found in digests.items():
         assert set(found) == set(PLACES[place]), place
     assert set(digests[2, 2]) == set(digests[1, 1]) == set(STACKS)

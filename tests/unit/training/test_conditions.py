@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from training.spec import Conditions
 from training.workloads.text_classification.settings import Data
 from training.workloads.text_classification.splits import find_splits
 
+ROOT = Path(__file__).parents[3]
 REAL = Data(train=60, validation=20, seed=1, max_length=64, vocabulary=4000)
 
 
@@ -62,6 +64,20 @@ def test_every_condition_gives_the_same_weights_on_real_reviews(
             assert len(told) < steps and {event["event"] for event in told} == {"step"}
         kept = (found[name] / "steps.jsonl").read_text(encoding="utf-8").splitlines()
         assert len(kept) == steps
+
+
+@pytest.mark.parametrize("wanted", [True, False])
+def test_torch_is_asked_for_deterministic_algorithms_only_if_wanted(datasets: Datasets, wanted: bool) -> None:
+    specification = run_spec(datasets(data_spec()), data_spec())
+    asked = specification.model_copy(update={"conditions": Conditions(deterministic=wanted)})
+    code = (
+        "import sys, torch; from training.job import set_arithmetic; from training.spec import RunSpec; "
+        "set_arithmetic(RunSpec.model_validate_json(sys.argv[1])); "
+        "print(torch.are_deterministic_algorithms_enabled())"
+    )
+    command = [sys.executable, "-c", code, asked.model_dump_json()]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(wanted)
 
 
 def test_determineds_master_is_told_at_every_step(
