@@ -2,7 +2,7 @@
 # testbed to a lab; ARGS= is passed on to the command; MATRIX= names the matrix.
 SHELL := /bin/sh
 MATRIX ?= quick
-VARIANT ?= cpu
+VARIANT ?=
 STACK ?=
 ARGS ?=
 ONLY ?=
@@ -27,7 +27,7 @@ carries = requirements/bootstrap check && $(if $(accepts),,python3 roles/testbed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test test-wide inventory testbed testbed-down provision verify status plan matrix watch conformance report compare export bench gpu-check lock lint clean
+.PHONY: help demo unit test test-wide inventory testbed testbed-down provision verify status conformance plan matrix watch campaigns report compare export bench gpu-check lint lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -101,7 +101,7 @@ gpu-check: ## run what needs a GPU on this machine's own (without one, says so a
 lint: ## lint everything
 	@$(call in,test) tests/lint
 
-lock: ## write the environment's locks again (VARIANT=cpu, cu126 or cu130; ADD=library adds one, and leaves all other pins alone)
+lock: ## write the locks of VARIANT=cpu (if not given), cu126 or cu130 again; ADD=library adds one to those of every variant, and leaves all other pins alone
 	@$(call in,controller) python roles/python_env/files/locks/make-locks $(VARIANT) $(foreach each,$(ADD),--add "$(each)") $(ARGS)
 
 clean: ## remove the testbed, all virtual machines, caches and trainbed's virtual environments on this machine

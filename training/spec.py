@@ -48,6 +48,21 @@ class SpecError(ValueError):
     """A specification that can't be used; its text is one sentence for the person who wrote it."""
 
 
+def known_workload(name: str, info: ValidationInfo) -> str:
+    """Validates the name of a workload, after its `workload_digest`: there is such a one."""
+    settings_of(name, info.data.get("workload_digest"))
+    return name
+
+
+def as_the_workload_says(content: Any, _: Any, info: ValidationInfo) -> Settings:
+    """Validates `data` or `model`, after the `workload` whose settings they are."""
+    found = info.data
+    if "workload" not in found:  # which is a fault already
+        return UnknownData.model_construct() if info.field_name == "data" else UnknownModel()
+    data, model = settings_of(found["workload"], found["workload_digest"])
+    return (data if info.field_name == "data" else model).model_validate(content)
+
+
 class DataSpec(Settings):
     """Which data, for which workload: everything that `prepare` needs."""
 
@@ -57,20 +72,8 @@ class DataSpec(Settings):
     workload: Annotated[str, StringConstraints(pattern=f"^{NAME}$", max_length=60)] = DEFAULT
     data: AnyData  # the workload's own
 
-    @field_validator("workload")
-    @classmethod
-    def _there_is_one(cls, name: str, info: ValidationInfo) -> str:
-        settings_of(name, info.data.get("workload_digest"))
-        return name
-
-    @field_validator("data", "model", mode="wrap", check_fields=False)
-    @classmethod
-    def _as_the_workload_says(cls, content: Any, _: Any, info: ValidationInfo) -> Settings:
-        found = info.data
-        if "workload" not in found:  # which is a fault already
-            return UnknownData.model_construct() if info.field_name == "data" else UnknownModel()
-        data, model = settings_of(found["workload"], found["workload_digest"])
-        return (data if info.field_name == "data" else model).model_validate(content)
+    _there_is_one = field_validator("workload")(known_workload)
+    _valid = field_validator("data", "model", mode="wrap", check_fields=False)(as_the_workload_says)
 
 
 class Work(DataSpec):

@@ -35,7 +35,7 @@ def adopt(campaign: Campaign, earlier: Iterable[Campaign]) -> dict[str, list[str
             continue
         for other, attempt in _candidates(run, campaign, others):
             record = attempt.record()
-            if (patch := record.environment.git.patch) is not None:
+            for patch in record.environment.git.patches:
                 _copy_patch(other.folder / patch_name(patch), campaign.folder)
             _copy(attempt, campaign.next_folder(run.run_id), other.file.name)
             adopted.setdefault(record.campaign, []).append(run.run_id)

@@ -27,8 +27,9 @@ from experiments.campaign.selection import nothing_to_retry, runs_that_fit, runs
 from experiments.cluster.description import PreparedCluster
 from experiments.cluster.playbooks import Playbooks
 from experiments.cluster.progress import Progress, duration
-from experiments.cluster.provenance import Git, git_state, inventory_in_use, patch_name
+from experiments.cluster.provenance import Git, git_state, inventory_in_use, locks_of, patch_name
 from experiments.cluster.quiet import Quiet, wait_for_quiet
+from experiments.cluster.stack_folders import outside_stacks
 from experiments.matrix.model import Matrix
 from experiments.matrix.references import store_references
 from experiments.util.errors import UserError
@@ -65,12 +66,15 @@ def run_matrix(
     results = root / "results"
     began = time.monotonic()  # the preparation counts towards --max-time
     with prepared_cluster(playbooks, matrix, results, "run", options.break_lock) as prepared:
-        git, patch = git_state(
+        inventory = inventory_in_use(root)
+        git, patches = git_state(
             root,
             {
-                "inventory": inventory_in_use(root),
+                "inventory": inventory,
+                "locks": locks_of(inventory),
                 "matrix": matrix.folder / f"{matrix.name}.yml",
                 "workload": matrix.workload_folder,
+                "stacks": outside_stacks(),
             },
         )
         # In all campaigns of these machines: a dead controller may have worked on another one than this
@@ -85,8 +89,8 @@ def run_matrix(
         plan = make_plan(matrix, prepared.cluster, prepared.data_digests)
         fitting = runs_that_fit(plan, options.only)  # fails before a campaign without runs is created
         campaign = note.campaign = campaign_for(root, playbooks, matrix, prepared, git, plan, options)
-        if git.patch is not None:
-            write_whole(campaign.folder / patch_name(git.patch), patch.encode(errors="surrogateescape"))
+        for digest, patch in patches.items():
+            write_whole(campaign.folder / patch_name(digest), patch)
         store_references(campaign.folder, campaign.file.references, prepared.references)
         selected = runs_to_make(campaign, fitting, options.retry)
         if options.retry is not None and not selected:

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import configparser
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 from pydantic import Field
 
 from experiments.util.files import sha256
-from experiments.util.git import MADE_OF, changes_as_patch, revision_and_changes
+from experiments.util.git import MADE_OF, changes_as_patch, checkout_of, revision_and_changes
 from experiments.util.models import FrozenModel
 from training.settings import Sha256
+
+#: What runs are made of, wherever it is, with the parts that are. Of inventories and matrices, records hold
+#: what goes into a run; of these, no more than digests.
+GOES_INTO_RUNS: Final[Mapping[str, Sequence[str]]] = {
+    "workload": (".",),
+    "locks": (".",),
+    "stacks": ("roles", "training"),
+}
+#: Git ignores an inventory in the checkout (inventory/mine), and with it the locks.
+UNIGNORED: Final = ("locks",)
 
 
 class Source(FrozenModel):
@@ -21,12 +32,15 @@ class Source(FrozenModel):
     revision: str | None = None
     dirty: bool | None = None  # whether something that counts was not committed
     changed: list[str] = Field(default_factory=list)  # paths of that
+    patch: Sha256 | None = None  # of the changes, where runs are made of them; the campaign keeps it
 
     @property
     def text(self) -> str:
         """`0123456789ab with uncommitted changes (roles/runs/vars/main.yml)`."""
         if self.revision is None:
             return "unknown"
+        if self.dirty is None:
+            return f"{self.revision[:12]} with unknown changes"
         if not self.dirty:
             return self.revision[:12]
         more = len(self.changed) - 3
@@ -37,35 +51,46 @@ class Source(FrozenModel):
 class Git(Source):
     """The checkout that the controller ran from, and what lies outside it."""
 
-    patch: Sha256 | None = None  # of the changes; the campaign keeps them
     outside: dict[str, Source] = Field(default_factory=dict)  # inventory, matrix, workload: by what it is
 
+    @property
+    def patches(self) -> list[str]:
+        """The digests of all changes that the campaign keeps."""
+        return [each.patch for each in (self, *self.outside.values()) if each.patch is not None]
 
-def git_state(root: Path, places: Mapping[str, Path | None] = {}) -> tuple[Git, str]:
-    """The git state of what runs are made of, and its uncommitted changes as a patch.
+
+def git_state(root: Path, places: Mapping[str, Path | None] = {}) -> tuple[Git, dict[str, bytes]]:
+    """The git state of what runs are made of, and its uncommitted changes as patches, by their digests.
 
     Args:
         root: the checkout; what does not go into runs may have changed in it.
-        places: where the `inventory`, the `matrix` and the user's own `workload` are, if there are any. What
-            lies outside the checkout has a state of its own.
+        places: where the `inventory`, its `locks`, the `matrix`, the user's own `workload` and `stacks` are,
+            if there are any. What lies outside the checkout has a state of its own.
+
+    Raises:
+        UserError: the uncommitted changes can't be kept.
     """
     root = root.resolve()
-    made_of, found = list(MADE_OF), {}
+    top = checkout_of(root)
+    made_of, unignored = list(MADE_OF), list[str]()
+    outside, patches = dict[str, Source](), dict[str, bytes]()
     for what, path in places.items():
         if path is None:
             continue
         place = path.resolve()
-        if place.is_relative_to(root):
-            # Records hold what a matrix and an inventory say; of a workload, no more than its digest.
-            made_of += [str(place.relative_to(root))] if what == "workload" else []
-            continue
-        folder, parts = (place, (".",)) if place.is_dir() else (place.parent, (place.name,))
-        its_revision, its_changes = revision_and_changes(folder, parts)
-        found[what] = _source(its_revision, its_changes)
-    revision, changed = revision_and_changes(root, made_of)
-    patch = changes_as_patch(root, made_of) if changed else ""
-    digest = sha256(patch.encode(errors="surrogateescape")) if patch else None
-    return Git(**_source(revision, changed).model_dump(), patch=digest, outside=found), patch
+        folder, name = (place, ".") if place.is_dir() else (place.parent, place.name)
+        parts = GOES_INTO_RUNS.get(what, (name,))
+        without_git = parts if what in UNIGNORED else ()
+        if place.is_relative_to(root) and checkout_of(folder) == top:
+            within = place.relative_to(root)
+            made_of += [str(within / part) for part in GOES_INTO_RUNS.get(what, ())]
+            unignored += [str(within / part) for part in without_git]
+        elif what in GOES_INTO_RUNS:
+            outside[what] = _judged(folder, parts, without_git, patches)
+        else:
+            outside[what] = _judged(folder, parts)
+    state = _judged(root, made_of, unignored, patches)
+    return Git(**state.model_dump(), outside=outside), patches
 
 
 def patch_name(digest: str) -> str:
@@ -83,5 +108,26 @@ def inventory_in_use(root: Path) -> Path | None:
     return root / named if named and "," not in named else None
 
 
-def _source(revision: str | None, changed: list[str] | None) -> Source:
-    return Source(revision=revision, dirty=None if changed is None else bool(changed), changed=changed or [])
+def locks_of(inventory: Path | None) -> Path | None:
+    """The folder of an inventory's own locks; None if it has none."""
+    if inventory is None:
+        return None
+    folder = (inventory if inventory.is_dir() else inventory.parent) / "locks"
+    return folder if folder.is_dir() else None
+
+
+def _judged(
+    folder: Path,
+    parts: Sequence[str],
+    unignored: Sequence[str] = (),
+    patches: dict[str, bytes] | None = None,
+) -> Source:
+    """The state of some parts of a folder; a patch of their changes is added to `patches`, if given."""
+    revision, changed = revision_and_changes(folder, parts, unignored)
+    digest = None
+    if patches is not None and revision is not None and changed:
+        patch = changes_as_patch(folder, parts, unignored)
+        digest = sha256(patch)
+        patches[digest] = patch
+    dirty = None if changed is None else bool(changed)
+    return Source(revision=revision, dirty=dirty, changed=changed or [], patch=digest)

@@ -19,13 +19,23 @@ def stack_folders(root: Path = REPOSITORY) -> list[Path]:
     Raises:
         UserError: that folder does not exist.
     """
+    outside = outside_stacks()
+    return [root] if outside is None else [root, outside]
+
+
+def outside_stacks() -> Path | None:
+    """The folder that TRAINBED_STACKS names; None if it is not set.
+
+    Raises:
+        UserError: that folder does not exist.
+    """
     outside = os.environ.get(VARIABLE)
     if not outside:
-        return [root]
+        return None
     folder = Path(outside).absolute()
     if not folder.is_dir():
         raise UserError(f"{VARIABLE} names {outside}, and there is no such folder. Correct it, or unset it.")
-    return [root, folder]
+    return folder
 
 
 def role_of(stack: str, root: Path = REPOSITORY) -> Path:

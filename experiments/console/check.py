@@ -105,9 +105,9 @@ def _record_faults(campaign: Campaign, record: Record, outputs: Path) -> Iterato
         yield f"{place}: it ran in an environment other than the campaign's."
     if record.ok and record.specification.work.data_digest not in campaign.file.every_dataset:
         yield f"{place}: it used a data set other than the campaign's."
-    patch = record.environment.git.patch
-    if patch is not None and not (campaign.folder / patch_name(patch)).is_file():
-        yield f"{campaign.folder / patch_name(patch)} is missing: uncommitted changes that {place} names."
+    for patch in record.environment.git.patches:
+        if not (campaign.folder / patch_name(patch)).is_file():
+            yield f"{campaign.folder / patch_name(patch)} is missing: uncommitted changes that {place} names."
     for name, digest in record.files.items():
         path = outputs / name
         if not path.is_file():

@@ -15,21 +15,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    PrivateAttr,
-    StringConstraints,
-    ValidationInfo,
-    field_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, field_validator
 
 from experiments.matrix.ladders import Ladder
 from experiments.matrix.workers import GLOBAL_BATCH, Axes, on_workers
-from training.registry import DEFAULT, settings_of
-from training.settings import AnyData, DataSettings, Sha256
-from training.spec import Conditions, DataSpec, Work
+from training.registry import DEFAULT
+from training.settings import AnyData, Sha256
+from training.spec import Conditions, DataSpec, Work, as_the_workload_says, known_workload
 
 #: Fields of the work that the matrix's `workload` and `data` decide.
 FROM_DATA: Final = frozenset({*DataSpec.model_fields, "data_digest"})
@@ -80,19 +72,8 @@ class Matrix(BaseModel):
     _folder: Path = PrivateAttr(default=Path())
     _workload_folder: Path | None = PrivateAttr(default=None)
 
-    @field_validator("workload")
-    @classmethod
-    def _there_is_one(cls, name: str, info: ValidationInfo) -> str:
-        settings_of(name, info.data.get("workload_digest"))
-        return name
-
-    @field_validator("data", mode="wrap")
-    @classmethod
-    def _as_the_workload_says(cls, content: Any, handler: Any, info: ValidationInfo) -> DataSettings:
-        if "workload" not in info.data:  # which is a fault already
-            return handler(content)  # type: ignore[no-any-return]
-        data, _ = settings_of(info.data["workload"], info.data["workload_digest"])
-        return data.model_validate(content)
+    _there_is_one = field_validator("workload")(known_workload)
+    _valid = field_validator("data", mode="wrap")(as_the_workload_says)
 
     @property
     def folder(self) -> Path:

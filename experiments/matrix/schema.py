@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any, Final
 
-from experiments.matrix.loading import SCRIPT
+from experiments.matrix.loading import REQUIRED_AXES, SCRIPT
 from experiments.matrix.model import CONDITION_FIELDS, FROM_CLUSTER, OF_DATA, WORK_FIELDS, Matrix
 from experiments.matrix.workers import ALL, GLOBAL_BATCH
 from training.registry import DEFAULT, built_in, settings_of
@@ -51,7 +51,7 @@ def schema() -> Schema:
         "type": "object",
         "properties": several,
         "patternProperties": {f"^{re.escape(OF_DATA)}": _several({})},
-        "required": ["stack", "workers", "epochs", "seed"],
+        "required": list(REQUIRED_AXES),
         "additionalProperties": False,
     }
     return {

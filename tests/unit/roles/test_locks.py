@@ -7,6 +7,7 @@ import hashlib
 import http.server
 import os
 import re
+import shlex
 import shutil
 import socket
 import subprocess
@@ -160,6 +161,28 @@ def make(folder: Path, index: str, *arguments: str, torch: str) -> subprocess.Co
     )
 
 
+def lock_with_torch(folder: Path, variant: str, more: str = "") -> str:
+    """Write a variant's lock of numpy and torch, and what else it has; returns its text."""
+    entries = [f"numpy==1.0 \\\n    --hash=sha256:{'0' * 64}\n", more]
+    entries.append(f"torch=={maker.TORCH[variant]} \\\n    --hash=sha256:{'1' * 64}\n")
+    (folder / f"{variant}-py3.12.txt").write_text("".join(entries), encoding="utf-8")
+    return "".join(entries)
+
+
+def given_by_make(*variables: str) -> list[str]:
+    """The arguments that `make lock` gives the command."""
+    shown = subprocess.run(
+        ["make", "--dry-run", "lock", *variables],
+        cwd=ROOT,
+        env={name: value for name, value in os.environ.items() if name not in ("VARIANT", "ADD", "ARGS")},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    (arguments,) = re.findall(r"locks/make-locks\b(.*)", shown)
+    return shlex.split(arguments)
+
+
 def test_a_build_that_only_torchs_index_has_is_locked_with_its_hash(
     indexes: str, folder: Path, tmp_path: Path
 ) -> None:
@@ -221,11 +244,9 @@ def test_an_unknown_variant_is_said(folder: Path, indexes: str) -> None:
 
 
 def test_a_library_is_added_and_every_other_pin_stays(folder: Path, indexes: str, tmp_path: Path) -> None:
-    wheel(tmp_path / "indexes/pypi", "peft", "0.19", ("numpy", "safetensors"))
+    wheel(tmp_path / "indexes/pypi", "peft", "0.19", ("numpy", "safetensors", "torch>=1.13"))
     wheel(tmp_path / "indexes/pypi", "safetensors", "0.7")
-    torch = f"torch=={maker.TORCH['cpu']} \\\n    --hash=sha256:{'1' * 64}\n"
-    before = (folder / "cpu-py3.12.txt").read_text(encoding="utf-8") + torch
-    (folder / "cpu-py3.12.txt").write_text(before, encoding="utf-8")
+    before = lock_with_torch(folder, "cpu")
     for _ in range(2):  # again: nothing is there twice
         done = make(folder, indexes, "--add", "peft", torch="http://127.0.0.1:9/whl")
         assert (done.returncode, done.stdout) == (0, "Added to cpu-py3.12.txt.\n"), done.stderr
@@ -233,6 +254,66 @@ def test_a_library_is_added_and_every_other_pin_stays(folder: Path, indexes: str
         assert list(entries) == ["numpy", "peft", "safetensors", "torch"]
         assert entries["numpy"] + entries["torch"] == before
         assert (folder / "environment.in").read_text(encoding="utf-8") == "# What is wanted.\nnumpy\npeft\n"
+
+
+@pytest.mark.parametrize("variable", [(), ("VARIANT=cu126",)], ids=["every variant", "one variant"])
+def test_make_adds_a_library_to_every_variant_unless_one_is_named(
+    variable: tuple[str, ...], folder: Path, indexes: str, tmp_path: Path
+) -> None:
+    wheel(tmp_path / "indexes/pypi", "peft", "0.19", ("numpy", "torch>=1.13"))
+    cublas = f"nvidia-cublas-cu12==12.6.4 \\\n    --hash=sha256:{'2' * 64}\n"
+    before = {"cpu": lock_with_torch(folder, "cpu"), "cu126": lock_with_torch(folder, "cu126", cublas)}
+    done = make(folder, indexes, *given_by_make("ADD=peft", *variable), torch="http://127.0.0.1:9/whl")
+    assert done.returncode == 0, done.stderr
+    for variant, lock in before.items():
+        expected = {"peft"} if variant == "cu126" or not variable else set()
+        entries = maker.blocks((folder / f"{variant}-py3.12.txt").read_text(encoding="utf-8"))
+        assert entries.keys() - maker.blocks(lock).keys() == expected
+        assert "".join(entry for name, entry in entries.items() if name not in expected) == lock
+
+
+def test_make_writes_the_locks_of_cpu_if_no_variant_is_named(folder: Path, indexes: str) -> None:
+    lock_with_torch(folder, "cpu")
+    lock_with_torch(folder, "cu126")
+    given = (*given_by_make(), "--python", "3.12")
+    done = make(folder, indexes, *given, torch="http://127.0.0.1:9/whl")
+    assert done.returncode == 0, done.stderr
+    assert versions(folder / "cpu-py3.12.txt")["numpy"] == "2.0"
+    assert versions(folder / "cu126-py3.12.txt")["numpy"] == "1.0"
+
+
+def test_a_library_that_needs_another_torch_is_refused(folder: Path, indexes: str, tmp_path: Path) -> None:
+    wheel(tmp_path / "indexes/pypi", "peft", "0.19", ("torch>=99",))
+    before = lock_with_torch(folder, "cpu")
+    done = make(folder, indexes, "--add", "peft", torch="unused")
+    assert done.returncode == 1 and "torch>=99" in done.stderr
+    assert (folder / "cpu-py3.12.txt").read_text(encoding="utf-8") == before
+
+
+def test_packages_of_cuda_are_refused_in_a_lock_without_it(
+    folder: Path, indexes: str, tmp_path: Path
+) -> None:
+    wheel(tmp_path / "indexes/pypi", "fast", "1.0", ("nvidia-cublas-cu12", "nvidia-ml-py"))
+    wheel(tmp_path / "indexes/pypi", "nvidia_ml_py", "13.0")
+    before = lock_with_torch(folder, "cpu")
+    done = make(folder, indexes, "--add", "fast", torch="unused")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "make lock: the lock of cpu would get packages of CUDA (nvidia-cublas-cu12), which a build of torch "
+        "without it has no use for: ask for another variant.\n",
+    )
+    assert (folder / "cpu-py3.12.txt").read_text(encoding="utf-8") == before
+
+
+def test_torchs_needs_do_not_come_from_another_build_where_its_index_is_silent(
+    folder: Path, indexes: str, tmp_path: Path
+) -> None:
+    wheel(tmp_path / "indexes/pypi", "peft", "0.19", ("torch>=1.13",))
+    (folder / "environment.in").write_text("numpy\npeft\n", encoding="utf-8")
+    lock_with_torch(folder, "cpu")
+    done = make(folder, indexes, "cpu", "--python", "3.12", torch="http://127.0.0.1:9/whl")
+    assert done.returncode == 0, done.stderr
+    assert versions(folder / "cpu-py3.12.txt").keys() == {"numpy", "peft", "torch"}
 
 
 def test_a_library_that_needs_another_version_of_what_is_pinned_is_refused(

@@ -14,6 +14,7 @@ from experiments.campaign.plan import PlannedRun
 from experiments.cli import main
 from experiments.console.comparison import change_verdict, differences
 from experiments.util.errors import UserError
+from tests.unit.experiments.documented_json import documented, fields
 from tests.unit.experiments.made_up_records import STARTED, campaign, planned, record, spec
 
 
@@ -107,6 +108,7 @@ def test_the_command_can_be_a_gate(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["compare", *folders, "--json", "--max-slower", "5"]) == 1
     printed = capsys.readouterr()
     content = json.loads(printed.out)
+    assert fields(content) == documented("compare")
     (cell,) = content["cells"]
     assert cell["axes"] == {"stack": "ddp", "workers": 2, "epochs": 2}
     assert cell["train_s_ratio"]["n"] == 5 and cell["train_s_ratio"]["ratio"] == pytest.approx(1.1)

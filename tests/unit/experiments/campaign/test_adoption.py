@@ -213,15 +213,47 @@ def test_a_damaged_note_of_an_adopted_run_is_said(workplace: Workplace) -> None:
     assert fault.startswith(f"{note} can't be read") and Path(note).exists()
 
 
-def test_what_was_not_committed_is_kept_and_goes_along(workplace: Workplace) -> None:
-    def git(*arguments: str) -> None:
-        identity = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
-        subprocess.run(["git", "-C", workplace.root, *identity, *arguments], check=True, capture_output=True)
+def commit_all(folder: Path) -> None:
+    """Make a folder a repository with everything committed."""
+    (folder / ".gitignore").write_text("__pycache__/\n/inventory/mine/\n")
+    identity = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org"]
+    for arguments in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "all"]):
+        subprocess.run(["git", "-C", folder, *identity, *arguments], check=True, capture_output=True)
 
-    (workplace.root / ".gitignore").write_text("__pycache__/\n")
-    git("init", "--quiet")
-    git("add", ".")
-    git("commit", "--quiet", "--message", "all")
+
+def test_what_was_not_committed_outside_and_in_locks_is_kept_and_goes_along(
+    workplace: Workplace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit_all(workplace.root)
+    role, locks = tmp_path / "stacks/roles/mine", workplace.root / "inventory/mine/locks"
+    for folder in (role, locks):
+        folder.mkdir(parents=True)
+        (folder / "content").write_text("content\n")
+    commit_all(tmp_path / "stacks")
+    (role / "content").write_text("changed\n")
+    monkeypatch.setenv("TRAINBED_STACKS", str(tmp_path / "stacks"))
+    monkeypatch.setenv("ANSIBLE_INVENTORY", str(locks.parent))
+    only = ("--only", "plain-w1-*")
+    assert workplace.run("run", "small", *only)[0] == 0
+    workplace.matrix(MORE_SEEDS)
+    assert workplace.run("run", "small", *only)[0] == 0
+    for campaign in workplace.campaigns():
+        for path in campaign.glob("*/01/record.json"):
+            state = read_record(path).environment.git
+            assert state.changed == ["inventory/mine/locks/content"]
+            assert state.outside["stacks"].changed == ["roles/mine/content"]
+            assert len(state.patches) == 2
+        assert {f"changes-{digest[:12]}.patch" for digest in state.patches} == {
+            path.name for path in campaign.glob("changes-*.patch")
+        }
+    assert not any("patch" in fault for fault in workplace.faults())
+    assert state.outside["stacks"].patch is not None
+    (campaign / f"changes-{state.outside['stacks'].patch[:12]}.patch").unlink()
+    assert any("patch is missing: uncommitted changes" in fault for fault in workplace.faults())
+
+
+def test_what_was_not_committed_is_kept_and_goes_along(workplace: Workplace) -> None:
+    commit_all(workplace.root)
     only = ("--only", "plain-w1-*")
     (workplace.root / "training" / "extra.py").write_text("CHANGED = True\n")
     assert workplace.run("run", "small", *only)[0] == 0

@@ -28,6 +28,7 @@ from experiments.util.interrupts import Interrupts
 from experiments.util.processes import processes_with
 from experiments.util.screen import Screen
 from tests.unit.experiments.cluster.test_quiet import BUSY, watched
+from tests.unit.experiments.documented_json import documented, fields
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace, wait_until
 
 
@@ -108,6 +109,7 @@ def test_a_campaign_is_run_recorded_reported_and_checked(workplace: Workplace) -
     printed = workplace.run("check", str(campaign), "--json")[1]
     found = json.loads(printed[printed.index("{\n") :])
     assert found == {"campaigns": [{"folder": str(campaign), "faults": [fault], "outside_references": []}]}
+    assert fields(found) == documented("check")
 
 
 def test_only_and_new(workplace: Workplace) -> None:
@@ -130,6 +132,7 @@ def test_warm_ups_are_recorded_and_not_counted(workplace: Workplace) -> None:
     assert len(planned) == 6 and [planned[0], planned[3]] == warm_ups
     printed = workplace.run("plan", "small", "--json")[1]
     content = json.loads(printed[printed.index("{\n") :])
+    assert fields(content) == documented("plan")
     assert content["matrix"] == "small" and len(content["runs"]) == 6
     assert [run["axes"]["stack"] for run in content["runs"] if run["warm_up"]] == ["plain", "slow"]
     assert all(run["cannot_run"] is None for run in content["runs"])

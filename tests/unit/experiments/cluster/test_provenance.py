@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from experiments.cluster.provenance import git_state, inventory_in_use, patch_name
+from experiments.cluster.provenance import git_state, inventory_in_use, locks_of, patch_name
 from experiments.util.files import sha256
 
 
@@ -30,6 +31,13 @@ def repository(folder: Path, *files: str) -> Path:
     return folder
 
 
+def restored(repository: Path, patch: bytes, to: Path) -> Path:
+    """A new clone of a repository's last commit, with a patch applied."""
+    git(repository, "clone", "--quiet", str(repository), str(to))
+    subprocess.run(["git", "-C", str(to), "apply", "-"], input=patch, check=True)
+    return to
+
+
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     return repository(
@@ -40,7 +48,7 @@ def checkout(tmp_path: Path) -> Path:
 def test_a_clean_checkout(checkout: Path) -> None:
     state, patch = git_state(checkout)
     revision = git(checkout, "rev-parse", "HEAD")
-    assert (state.revision, state.dirty, state.changed, state.patch, patch) == (revision, False, [], None, "")
+    assert (state.revision, state.dirty, state.changed, state.patch, patch) == (revision, False, [], None, {})
     assert state.text == revision[:12]
 
 
@@ -56,16 +64,16 @@ def test_changes_are_listed_and_their_patch_restores_them(checkout: Path, tmp_pa
     (checkout / "roles/ddp/vars/main.yml").write_text("changed: true\n", encoding="utf-8")
     (checkout / "training/new module.py").write_text("NEW = 'é'\n", encoding="utf-8")
     (checkout / "playbooks/run.yml").unlink()
-    state, patch = git_state(checkout)
+    state, patches = git_state(checkout)
     assert state.dirty is True
     assert state.changed == ["playbooks/run.yml", "roles/ddp/vars/main.yml", "training/new module.py"]
-    assert state.patch == sha256(patch.encode()) and patch_name(state.patch).startswith("changes-")
+    ((digest, patch),) = patches.items()
+    assert state.patches == [state.patch] == [digest] == [sha256(patch)]
+    assert patch_name(digest).startswith("changes-")
     assert state.text.endswith(
         "with uncommitted changes (playbooks/run.yml, roles/ddp/vars/main.yml, training/new module.py)"
     )
-    again = tmp_path / "again"
-    git(tmp_path, "clone", "--quiet", str(checkout), str(again))
-    subprocess.run(["git", "-C", str(again), "apply", "-"], input=patch, text=True, check=True)
+    again = restored(checkout, patch, tmp_path / "again")
     for name in ("roles/ddp/vars/main.yml", "training/new module.py"):
         assert (again / name).read_bytes() == (checkout / name).read_bytes()
     assert not (again / "playbooks/run.yml").exists()
@@ -87,6 +95,96 @@ def test_what_lies_outside_has_a_revision_of_its_own(checkout: Path, tmp_path: P
     assert state.outside["workload"].changed == ["mine/settings.py"]
 
 
+def test_the_changes_of_a_workload_outside_are_kept(checkout: Path, tmp_path: Path) -> None:
+    site = repository(tmp_path / "site", "lab/hosts.yml", "mine/settings.py")
+    for name in ("lab/hosts.yml", "mine/settings.py", "mine/model.py"):
+        (site / name).write_text("changed\n", encoding="utf-8")
+    state, patches = git_state(checkout, {"inventory": site / "lab", "workload": site / "mine"})
+    assert state.outside["inventory"].dirty is True
+    assert state.outside["inventory"].patch is None  # records hold what counts of it, and it may hold secrets
+    ((digest, patch),) = patches.items()
+    assert [state.outside["workload"].patch] == state.patches == [digest]
+    again = restored(site, patch, tmp_path / "again")
+    for name in ("settings.py", "model.py"):
+        assert (again / "mine" / name).read_bytes() == (site / "mine" / name).read_bytes()
+    assert (again / "lab/hosts.yml").read_text(encoding="utf-8") == "lab/hosts.yml\n"
+
+
+def test_stacks_outside_are_judged_by_their_roles_and_launchers(checkout: Path, tmp_path: Path) -> None:
+    stacks = repository(
+        tmp_path / "stacks", "roles/mine/tasks/run.yml", "training/launchers/mine.py", "README"
+    )
+    (stacks / "README").write_text("changed", encoding="utf-8")
+    state, patches = git_state(checkout, {"stacks": stacks})
+    assert (state.outside["stacks"].revision, state.outside["stacks"].dirty, patches) == (
+        git(stacks, "rev-parse", "HEAD"),
+        False,
+        {},
+    )
+    (stacks / "roles/mine/tasks/run.yml").write_text("changed\n", encoding="utf-8")
+    state, patches = git_state(checkout, {"stacks": stacks})
+    assert state.outside["stacks"].changed == ["roles/mine/tasks/run.yml"]
+    assert state.patches == [state.outside["stacks"].patch] == list(patches)
+    # In the checkout, they count as the rest of it does.
+    mine = checkout / "mine"
+    shutil.copytree(stacks / "roles", mine / "roles")
+    assert git_state(checkout)[0].dirty is False
+    assert git_state(checkout, {"stacks": mine})[0].changed == ["mine/roles/mine/tasks/run.yml"]
+
+
+@pytest.mark.parametrize("ignored", [False, True])
+def test_an_inventorys_own_locks_count_even_if_git_ignores_them(
+    ignored: bool, checkout: Path, tmp_path: Path
+) -> None:
+    inventory = checkout / "inventory/mine"
+    assert locks_of(None) is None and locks_of(inventory) is None
+    (inventory / "locks").mkdir(parents=True)
+    (inventory / "hosts.yml").write_text("all: {}", encoding="utf-8")
+    (inventory / "locks/cu126-py3.12.txt").write_text("torch\n", encoding="utf-8")
+    if ignored:
+        (checkout / ".git/info/exclude").write_text("/inventory/mine/\n", encoding="utf-8")
+    assert locks_of(inventory) == locks_of(inventory / "hosts.yml") == inventory / "locks"
+    places = {"inventory": inventory, "locks": locks_of(inventory)}
+    state, patches = git_state(checkout, places)
+    assert (state.dirty, state.changed) == (True, ["inventory/mine/locks/cu126-py3.12.txt"])
+    assert state.patch is not None and state.outside == {}
+    again = restored(checkout, patches[state.patch], tmp_path / "again")
+    assert (again / state.changed[0]).read_text(encoding="utf-8") == "torch\n"
+
+
+def test_an_inventory_in_the_checkout_may_be_a_repository_of_its_own(checkout: Path) -> None:
+    (checkout / ".git/info/exclude").write_text("/inventory/mine/\n", encoding="utf-8")
+    inventory = repository(checkout / "inventory/mine", "hosts.yml", "locks/cu126-py3.12.txt")
+    places = {"inventory": inventory, "locks": locks_of(inventory)}
+    state, patches = git_state(checkout, places)
+    revision = git(inventory, "rev-parse", "HEAD")
+    assert (state.dirty, patches) == (False, {})
+    assert {what: (each.revision, each.dirty) for what, each in state.outside.items()} == {
+        "inventory": (revision, False),
+        "locks": (revision, False),
+    }
+    (inventory / "locks/cu126-py3.12.txt").write_text("changed\n", encoding="utf-8")
+    state, patches = git_state(checkout, places)
+    assert state.outside["locks"].changed == ["locks/cu126-py3.12.txt"]
+    assert state.patches == [state.outside["locks"].patch] == list(patches)
+
+
+def test_changes_that_git_cannot_tell_are_not_called_none(checkout: Path) -> None:
+    (checkout / ".git/index").write_bytes(b"damaged")
+    state, patches = git_state(checkout)
+    revision = git(checkout, "rev-parse", "HEAD")
+    assert (state.revision, state.dirty, patches) == (revision, None, {})
+    assert state.text == f"{revision[:12]} with unknown changes"
+
+
+def test_a_checkout_without_a_commit_has_nothing_to_patch(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet")
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training/loop.py").write_text("new", encoding="utf-8")
+    state, patches = git_state(tmp_path)
+    assert (state.dirty, patches, state.text) == (True, {}, "unknown")
+
+
 def test_a_workload_in_the_checkout_counts(checkout: Path) -> None:
     (checkout / "mine").mkdir()
     (checkout / "mine/settings.py").write_text("new", encoding="utf-8")
@@ -97,7 +195,7 @@ def test_a_workload_in_the_checkout_counts(checkout: Path) -> None:
 def test_without_git_nothing_is_known(tmp_path: Path) -> None:
     (tmp_path / "training").mkdir()
     state, patch = git_state(tmp_path, {"matrix": tmp_path.parent / "mine.yml"})
-    assert (state.revision, state.dirty, patch, state.text) == (None, None, "", "unknown")
+    assert (state.revision, state.dirty, patch, state.text) == (None, None, {}, "unknown")
     assert state.outside["matrix"].text == "unknown"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from tests.unit.experiments.documented_json import documented, fields
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace
 
 
@@ -30,6 +31,8 @@ def test_campaigns_are_listed_with_what_has_changed_since(workplace: Workplace) 
     assert [run.split("-")[0] for run in found[first]["runs_impossible"]] == ["absent", "absent"]
     assert found[second]["differs"] == ["the training code"] and len(found[second]["runs_done"]) == 4
     (workplace.campaigns()[0] / "campaign.json").write_text("{")
-    assert "damaged" in workplace.run("campaigns")[1]
+    printed = workplace.run("campaigns", "--json")[1]
+    assert "damaged" in printed[: printed.index("{\n")]
+    assert fields(json.loads(printed[printed.index("{\n") :])) == documented("campaigns")
     status, output = workplace.run("campaigns", "other")
     assert status == 2 and "There are no campaigns of other in " in output
