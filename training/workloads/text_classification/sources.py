@@ -122,8 +122,9 @@ def read_split(found: HubData, split: str, data: Data) -> Iterator[Sample]:
     Raises:
         DataError: it can't be read, or a row is not a labelled text; its text names the place.
     """
+    numbered = not data.named_by_numbers
     for place, row in found.rows(split, _columns(data)):
-        yield _sample(found.what, f"{place} of {split}", row, data)
+        yield _sample(found.what, f"{place} of {split}", row, data, numbered)
 
 
 def _files(data: Data, folder: Path) -> Source:
@@ -153,10 +154,10 @@ def read_file(path: Path, data: Data) -> Iterator[Sample]:
     Raises:
         DataError: it can't be read, or a row is not a labelled text; its text names the place.
     """
-    empty = True
+    empty, numbered = True, not data.named_by_numbers
     for place, row in read_rows(path, _columns(data)):
         empty = False
-        yield _sample(f"The file {path}", place, row, data)
+        yield _sample(f"The file {path}", place, row, data, numbered)
     if empty:
         raise DataError(f"The file {path} holds no rows.")
 
@@ -165,27 +166,27 @@ def _columns(data: Data) -> list[str]:
     return [each for each in (data.text_column, data.pair_column, data.label_column) if each is not None]
 
 
-def _sample(what: str, place: str, row: Mapping[str, Any], data: Data) -> Sample:
+def _sample(what: str, place: str, row: Mapping[str, Any], data: Data, numbered: bool) -> Sample:
     label = value_in(what, place, row, data.label_column)
     text = text_in(what, place, row, data.text_column)
     pair = None if data.pair_column is None else text_in(what, place, row, data.pair_column)
-    found = label_of(label, data)
+    found = label_of(label, data, numbered)
     if found is None:
         raise DataError(f"{what} has the label {label!r:.40} in {place}; {_told(data)}.")
     return Sample(text, found, pair)
 
 
-def label_of(label: Any, data: Data) -> Label | None:
-    """What a label says; None if it is not one of those that `data` have."""
+def label_of(label: Any, data: Data, numbered: bool) -> Label | None:
+    """What a label says (`class_of`); None if it is not one of those that `data` have."""
     if data.problem_type == "regression":
         return number_of(label)
     if data.problem_type == "single_label_classification":
-        return class_of(label, data.classes)
+        return class_of(label, data.classes, numbered)
     # A list, or in CSV names with | between them; an empty one is a text without a label.
     names = [name for name in label.split(SEPARATOR) if name.strip()] if isinstance(label, str) else label
     if not isinstance(names, Sequence):
         return None
-    numbers = [class_of(name, data.classes) for name in names]
+    numbers = [class_of(name, data.classes, numbered) for name in names]
     return None if None in numbers else tuple(sorted({number for number in numbers if number is not None}))
 
 
@@ -200,14 +201,20 @@ def number_of(label: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def class_of(label: Any, classes: Sequence[str] | None) -> int | None:
-    """The number of the class that a label names; None if there is no such class."""
+def class_of(label: Any, classes: Sequence[str] | None, numbered: bool) -> int | None:
+    """The number of the class that a label names; None if there is no such class.
+
+    Args:
+        label: a name, or where classes are `numbered`, from 0, a number.
+        classes: their names; None = those of reviews.
+        numbered: False if names are numbers themselves.
+    """
     name = str(int(label)) if isinstance(label, bool) else str(label).strip()
     if classes is None:
         return REVIEWS_CLASSES.get(name.lower())
     if name in classes:
         return list(classes).index(name)
-    return int(name) if name.isdecimal() and int(name) < len(classes) else None
+    return int(name) if numbered and name.isdecimal() and int(name) < len(classes) else None
 
 
 def _told(data: Data) -> str:
@@ -216,4 +223,5 @@ def _told(data: Data) -> str:
     if data.classes is None:
         return "the classes are 0 and 1, neg and pos, or negative and positive (name others with classes)"
     how = ", in a list or with | between them" if data.problem_type == "multi_label_classification" else ""
-    return f"the classes are {', '.join(data.classes)}, or their numbers from 0 on{how}"
+    numbers = "" if data.named_by_numbers else ", or their numbers from 0 on"
+    return f"the classes are {', '.join(data.classes)}{numbers}{how}"
