@@ -72,8 +72,8 @@ def text_in(what: str, place: str, row: Mapping[str, Any], column: str) -> str:
         raise DataError(f"{what} has an empty {column} in {place}; remove that row.")
     if half := HALF.search(text):
         raise DataError(
-            f"{what} has half a character (\\u{ord(half[0]):x}) in the {column} in {place}; correct or remove "
-            "that row."
+            f"{what} has half a character (\\u{ord(half[0]):x}) in the {column} in {place}; correct or "
+            "remove that row."
         )
     return text
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import Field, StringConstraints, model_validator
 
 from training.data.texts import TextData, Transformer
-from training.metrics.of_predictions import OF_CLASSES, OF_LABEL_SETS, OF_NUMBERS, OF_TWO_CLASSES
+from training.metrics.of_predictions import OF_LABEL_SETS, OF_NUMBERS, names_of_classes
 from training.settings import ModelOfSomeKind, Pretrained
 
 NUMBER: Final = re.compile(r"\s*[+-]?\d+([.,]\d*)?\s*")
@@ -75,7 +75,7 @@ class Data(TextData):
             return OF_NUMBERS
         if self.problem_type == "multi_label_classification":
             return OF_LABEL_SETS
-        return OF_TWO_CLASSES if len(self.class_names) == 2 else OF_CLASSES
+        return names_of_classes(len(self.class_names))
 
     @property
     def class_names(self) -> list[str]:
@@ -86,7 +86,7 @@ class Data(TextData):
 
     @property
     def named_by_numbers(self) -> bool:
-        """Whether a class has a number for its name, so that labels must be names: 1 would mean two classes."""
+        """Whether a class has a number for its name, so that labels must be names: 1 could mean two."""
         return any(NUMBER.fullmatch(name) for name in self.classes or ())
 
     @property
