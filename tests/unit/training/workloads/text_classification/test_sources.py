@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from pyarrow import parquet
 from pydantic import ValidationError
 
 from tests.unit.training.training_helpers import load, prepare_texts
+from training.data.sources import file_table
 from training.data.tables import read_rows
 from training.errors import DataError
 from training.spec import explain
 from training.workloads.text_classification.settings import Data
-from training.workloads.text_classification.sources import Sample, read_file
+from training.workloads.text_classification.sources import Sample, read_samples
 from training.workloads.text_classification.splits import find_splits
 
 ROOT = Path(__file__).parents[5]
@@ -43,6 +45,10 @@ def write(path: Path, rows: list[tuple[Any, Any]]) -> Path:
         quoted = ['"' + str(text).replace('"', '""') + f'",{label}' for text, label in rows]
         path.write_text("text,label\n" + "\n".join(quoted) + "\n", encoding="utf-8")
     return path
+
+
+def read_file(path: Path, data: Data) -> Iterator[Sample]:
+    return read_samples(file_table(path), data)
 
 
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "arrow"])
