@@ -131,7 +131,7 @@ def test_an_encoder_at_a_branch_is_prepared_once_at_its_commit(tmp_path: Path) -
 
 
 def test_imdb_is_taken_at_a_commit_too(tmp_path: Path) -> None:
-    half = {"text": [f"{'good' if n % 2 else 'bad'} film {n}" for n in range(40)]}
+    half: dict[str, list[Any]] = {"text": [f"{'good' if n % 2 else 'bad'} film {n}" for n in range(40)]}
     half |= {"label": [number % 2 for number in range(40)]}
     data = {"source": "imdb", "train": 20, "validation": 8, "seed": 1, "max_length": 16, "vocabulary": 300}
     with stand_in_hub({"train": half, "test": half}, TOKEN, IMDB) as hub:
