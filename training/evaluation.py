@@ -13,7 +13,7 @@ import torch
 from training.data.batches import rank_share
 from training.distributed.collective import agree_on, gather_at_first, sum_over_ranks
 from training.state import Training
-from training.util.files import publish
+from training.util.files import replacing
 from training.workload import Batch, to_device
 
 PREDICTIONS: Final = "predictions-{split}.parquet"
@@ -88,9 +88,6 @@ def _write(path: Path, predictions: Arrays) -> None:
     for name, values in predictions.items():
         flat = pa.array(values.reshape(-1))
         columns[name] = flat if values.ndim == 1 else pa.FixedSizeListArray.from_arrays(flat, values[0].size)
-    draft = path.with_name(f".{path.name}.tmp")
     samples = len(next(iter(predictions.values())))
-    parquet.write_table(pa.table({"sample": np.arange(samples)} | columns), draft)
-    with draft.open("rb") as file:
-        publish(draft, file.fileno())
-    draft.replace(path)
+    with replacing(path) as draft:
+        parquet.write_table(pa.table({"sample": np.arange(samples)} | columns), draft)

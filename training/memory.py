@@ -19,10 +19,10 @@ def explain_shortage(training: Training, error: Exception) -> ShortOfMemoryError
     """
     reason = first_line(error).rstrip(".")
     traceback.clear_frames(error.__traceback__)
-    work, tokens = training.work, training.work.data.tokens_per_sample
+    work, data = training.work, training.work.data
     tried = -(-work.batch_per_worker // work.gradient_accumulation)
     fits = fitting_batch(training, tried // 2)
-    shorter = "a shorter max_length or " if tokens else ""
+    shorter = f"a shorter {data.length_setting} or " if data.length_setting else ""
     if fits is None:
         advice = f"not even one sample at a time fits: use {shorter}a smaller model"
     elif work.gradient_accumulation > 1:
@@ -34,7 +34,7 @@ def explain_shortage(training: Training, error: Exception) -> ShortOfMemoryError
             f"{fits} fit here: use batch_per_worker {fits}, or keep the batch and use gradient_accumulation "
             f"{accumulation}; {shorter}activation_checkpointing also helps"
         )
-    size = f" of {tokens} tokens" if tokens else ""
+    size = f" of {data.tokens_per_sample} tokens" if data.tokens_per_sample else ""
     return ShortOfMemoryError(f"Not enough memory for {tried} samples{size} at once ({reason}); {advice}.")
 
 

@@ -76,6 +76,11 @@ class DataSettings(Settings):
         return None
 
     @property
+    def length_setting(self) -> str | None:
+        """Name of the setting that decides how many tokens that is, for advice; None if there is none."""
+        return None
+
+    @property
     def metric(self) -> str:
         """Name of the metric by which people judge a model of these data."""
         return "loss"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,7 +10,7 @@ import torch
 
 from training.errors import CheckpointError
 from training.util.digest import file_digest
-from training.util.files import publish, write_json
+from training.util.files import replacing, write_json
 
 FOLDER: Final = "model"
 NOTE: Final = "model.json"
@@ -30,20 +29,17 @@ def write_model(run: Path, state: dict[str, torch.Tensor], epoch: int, facts: di
         CheckpointError: it can't be written; the earlier one is untouched.
     """
     folder = run / FOLDER
-    weights, draft = folder / f"weights-{epoch:06d}.pt", folder / f".weights-{os.getpid()}.tmp"
+    weights = folder / f"weights-{epoch:06d}.pt"
     try:
         folder.mkdir(exist_ok=True)
-        torch.save({name: tensor.detach().cpu() for name, tensor in state.items()}, draft)
-        with draft.open("rb") as file:
-            publish(draft, file.fileno())
-        digest = file_digest(draft)
-        draft.replace(weights)
+        with replacing(weights) as draft:
+            torch.save({name: tensor.detach().cpu() for name, tensor in state.items()}, draft)
+            digest = file_digest(draft)
         write_json(folder / NOTE, {"file": weights.name, "sha256": digest, "epoch": epoch} | facts)
         for old in folder.glob("weights-*.pt"):
             if old != weights:
                 old.unlink()
     except (OSError, RuntimeError) as error:  # torch's own for a disk that fills up
-        draft.unlink(missing_ok=True)
         raise CheckpointError(f"The trained model can't be written to {folder}: {error}") from error
 
 

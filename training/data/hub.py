@@ -104,24 +104,43 @@ def find_hub_data(name: str, config: str | None, revision: str, otherwise: str) 
     Raises:
         DataError: the commit can't be found out.
     """
-    reached = reach_hub()
-    commit = revision
-    if not COMMIT.fullmatch(revision):
-        try:
-            commit = _commit(name, revision, reached)
-        except Exception as error:  # whatever the hub's libraries raise
-            raise DataError(hub_error(name, error, otherwise)) from error
+    commit, reached = find_commit("dataset", name, revision, otherwise)
     return HubData(name, config, commit, reached, otherwise)
 
 
-def _commit(name: str, revision: str, reached: bool) -> str:
+def find_commit(kind: str, name: str, revision: str, otherwise: str) -> tuple[str, bool]:
+    """The commit that a revision of something on the hub is at now, and whether the hub is reached.
+
+    Args:
+        kind: `dataset` or `model`.
+        name: on the hub.
+        revision: a commit, or a branch.
+        otherwise: what to do where it can't be had, in words.
+
+    Raises:
+        DataError: the commit can't be found out.
+    """
+    reached = reach_hub()
+    if COMMIT.fullmatch(revision):
+        return revision, reached
+    try:
+        return _commit(kind, name, revision, reached), reached
+    except Exception as error:  # whatever the hub's libraries raise
+        raise DataError(hub_error(name, error, otherwise)) from error
+
+
+def _commit(kind: str, name: str, revision: str, reached: bool) -> str:
     import huggingface_hub
     from huggingface_hub.file_download import repo_folder_name
 
-    if reached:
-        return str(huggingface_hub.HfApi().dataset_info(name, revision=revision).sha)
-    folder = repo_folder_name(repo_id=name, repo_type="dataset")
+    folder = repo_folder_name(repo_id=name, repo_type=kind)
     noted = Path(huggingface_hub.constants.HF_HUB_CACHE) / folder / "refs" / revision
+    if reached:
+        commit = str(huggingface_hub.HfApi().repo_info(name, revision=revision, repo_type=kind).sha)
+        # The hub's libraries note that only where they are given a branch; it is for when the hub is away.
+        noted.parent.mkdir(parents=True, exist_ok=True)
+        noted.write_text(commit, encoding="ascii")
+        return commit
     if not noted.is_file():
         raise FileNotFoundError(f"the cache does not know which commit {revision} is at")
     return noted.read_text(encoding="ascii").strip()

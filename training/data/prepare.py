@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from training.data.prepared import (
     DAMAGED,
@@ -24,6 +24,9 @@ from training.spec import DataSpec
 from training.util.digest import file_digest
 from training.util.files import write_json
 
+IDENTIFYING: Final = ("sha256", "pretrained")
+"""What a source's description has that, with the settings, decides what is written."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -37,9 +40,9 @@ class Place:
 class Preparation:
     """What a workload found, and how it is written."""
 
-    source: dict[str, Any]  # name, sha256 and a note for the report
+    # Name, sha256 and a note for the report; `pretrained` identifies a model that settings do not.
+    source: dict[str, Any]
     write: Callable[[Path], dict[str, Any]]  # writes files into a folder; returns facts for dataset.json
-    identified: bool = True  # whether source and settings alone decide what is written
 
 
 @dataclass(frozen=True)
@@ -69,7 +72,7 @@ def prepare(asked: DataSpec, place: Place, out: Path, known: Path | None = None)
         raise WorkloadError(f"The prepare.py of the workload {asked.workload} has no function prepare.")
     found: Preparation = module.prepare(asked.data, place)
     folders = (out,) if known is None else (known, out)
-    if found.identified and (there := _find_prepared(asked, found.source["sha256"], folders)):
+    if there := _find_prepared(asked, found.source, folders):
         return there
     out.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(prefix=".prepare-", dir=out))
@@ -91,7 +94,7 @@ def prepare(asked: DataSpec, place: Place, out: Path, known: Path | None = None)
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _find_prepared(asked: DataSpec, source_digest: str, folders: Iterable[Path]) -> Prepared | None:
+def _find_prepared(asked: DataSpec, source: dict[str, Any], folders: Iterable[Path]) -> Prepared | None:
     """The data set that was prepared for the same request from the same source, if there is one."""
     wanted = described(asked)
     for file in (file for folder in folders for file in sorted(folder.glob(f"*/{DESCRIPTION}"))):
@@ -100,7 +103,7 @@ def _find_prepared(asked: DataSpec, source_digest: str, folders: Iterable[Path])
         description: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         given = {name: value for name, value in description.items() if name in ("spec", *DataSpec.LATER)}
         same = description.get("format") == FORMAT and given == wanted
-        if same and description["source"]["sha256"] == source_digest:
+        if same and all(description["source"].get(name) == source.get(name) for name in IDENTIFYING):
             if damaged := damaged_files(file.parent, description):
                 raise DataError(DAMAGED.format(path=file.parent, files=", ".join(damaged)))
             return Prepared(description["digest"], file.parent, created=False)
@@ -108,11 +111,12 @@ def _find_prepared(asked: DataSpec, source_digest: str, folders: Iterable[Path])
 
 
 def _move_into_place(draft: Path, path: Path) -> Prepared:
-    """Rename the written folder to its name; if another process was faster, its (equal) one stays."""
+    """Rename the written folder to its name; an equal one that is there stays, with the newer description."""
     try:
         draft.rename(path)
     except OSError:
         if not (path / DESCRIPTION).exists():
             raise
+        (draft / DESCRIPTION).replace(path / DESCRIPTION)
         return Prepared(path.name, path, created=False)
     return Prepared(path.name, path, created=True)

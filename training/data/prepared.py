@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -156,6 +156,14 @@ class Rows:
     def whole(self) -> npt.NDArray[Any]:
         """All rows in one array; a copy if they are in several batches."""
         return self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
+
+
+def column(batches: Sequence[pa.RecordBatch], name: str) -> npt.NDArray[Any]:
+    """A column of numbers, or of rows of equal length, in one array; a copy if it is in several batches."""
+    if pa.types.is_fixed_size_list(batches[0].schema.field(name).type):
+        return Rows(batches, name).whole()
+    parts: list[npt.NDArray[Any]] = [np.from_dlpack(batch.column(name)) for batch in batches]
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def read_arrow(path: Path) -> pa.RecordBatch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,8 +10,10 @@ from typing import Any, Final, TypeVar
 
 from tokenizers import Tokenizer
 
-from training.data.hub import hub_error, reach_hub
+from training.data.hub import find_commit, hub_error
 from training.errors import DataError, first_line
+from training.settings import DataSettings, PretrainedData
+from training.util.digest import file_digest, files_in
 
 KINDS: Final = {"encoder": "AutoModel", "decoder": "AutoModelForCausalLM", "network": "AutoModel"}
 """The class of transformers that loads each kind of model."""
@@ -46,8 +49,9 @@ class Place:
     kind: str  # one of `KINDS`
     name: str  # as the user wrote it
     source: str  # for transformers: a folder, or a name on the hub
-    revision: str | None  # on the hub; None = a folder
-    otherwise: str  # what to do where the hub can't be reached, in words
+    commit: str | None  # on the hub; None = a folder
+    identity: dict[str, str]  # its `commit`, or the folder's `sha256`; empty if settings say the commit
+    otherwise: str  # what to do where it can't be had from the hub, in words
 
     def load(self, what: Callable[..., Loaded], **settings: Any) -> Loaded:
         """Call one of transformers' functions that load something.
@@ -55,17 +59,16 @@ class Place:
         Raises:
             DataError: it can't be loaded.
         """
-        at = {"revision": self.revision} if self.revision else {}
+        at = {"revision": self.commit} if self.commit else {}
         try:
             return what(self.source, **at, **settings)
         except Exception as error:  # whatever the hub's libraries raise
-            if self.revision is None:
+            if self.commit is None:
                 raise DataError(
                     f"The folder {self.source} holds no {self.kind} that can be loaded: "
                     f"{first_line(error):.200}"
                 ) from error
-            otherwise = f"give the folder of a copy, or {self.otherwise}"
-            raise DataError(hub_error(self.source, error, otherwise)) from error
+            raise DataError(hub_error(self.source, error, self.otherwise)) from error
 
     def model(self) -> Any:
         """The model, a `transformers.PreTrainedModel` in fp32.
@@ -90,30 +93,49 @@ class Place:
         return model
 
 
-def find_pretrained(kind: str, name: str, revision: str, folder: Path, otherwise: str) -> Place:
-    """Where the model is that `name` says: a folder (relative to `folder`), or the hub.
+def find_pretrained(data: PretrainedData, folder: Path, otherwise: str) -> Place | None:
+    """Where the model is that `data` name, a folder or the hub; None if they name none.
 
     Args:
-        kind: one of `KINDS`.
-        name: the folder's or the model's.
-        revision: on the hub.
+        data: with its name, and its revision on the hub.
         folder: what the name of a folder is relative to.
-        otherwise: what to do where the hub can't be reached, in words.
+        otherwise: what to do without one, in words.
 
     Raises:
-        DataError: there is no such folder.
+        DataError: there is no such folder, or the commit on the hub can't be found out.
     """
+    kind, name = data.PRETRAINED, data.pretrained
+    if name is None:
+        return None
     local = folder / name
     if local.is_dir():
-        return Place(kind, name, str(local), None, otherwise)
+        return Place(kind, name, str(local), None, {"sha256": _content(local)}, otherwise)
     if name.startswith((".", "/")):
         raise DataError(f"There is no folder {local} with a pretrained {kind}.")
-    reach_hub()
-    return Place(kind, name, name, revision, otherwise)
+    otherwise = f"give the folder of a copy, or {otherwise}"
+    commit, _ = find_commit("model", name, data.revision, otherwise)
+    identity = {} if commit == data.revision else {"commit": commit}
+    return Place(kind, name, name, commit, identity, otherwise)
 
 
-def load_with_tokenizer(place: Place, length: int) -> Pretrained:
-    """A model and its tokenizer, which must take `length` tokens.
+def _content(folder: Path) -> str:
+    """SHA-256 of names and contents, file by file: a model may be larger than the memory."""
+    sha = hashlib.sha256()
+    for name, _ in files_in(folder):
+        sha.update(f"{name} {file_digest(folder / name)}\n".encode())
+    return sha.hexdigest()
+
+
+def with_pretrained(source: dict[str, str], place: Place | None) -> dict[str, Any]:
+    """The description of a source, and of the model that goes with it where settings do not identify that."""
+    if place is None or not place.identity:
+        return dict(source)
+    at = f" The {place.kind} {place.name} is at commit {place.commit}." if place.commit else ""
+    return source | {"pretrained": place.identity, "note": f"{source['note']}{at}"}
+
+
+def load_with_tokenizer(place: Place, data: DataSettings) -> Pretrained:
+    """A model and its tokenizer, which must take as many tokens as samples of `data` have.
 
     Raises:
         DataError: it can't be loaded, has no fast tokenizer, or its parts don't fit together.
@@ -131,9 +153,11 @@ def load_with_tokenizer(place: Place, length: int) -> Pretrained:
             f"entries, the model's embedding {config.vocab_size}."
         )
     positions = getattr(config, "max_position_embeddings", None)
-    if positions is not None and length > positions:
+    length = data.tokens_per_sample
+    if positions is not None and length is not None and length > positions:
         raise DataError(
-            f"{found.name} takes {positions} tokens at most, but max_length is {length}: use a shorter one."
+            f"{found.name} takes {positions} tokens at most, but {data.length_setting} is {length}: use a "
+            "shorter one."
         )
     return found
 

@@ -13,7 +13,6 @@ import numpy as np
 
 TEXTS: Final = 512  # in a chunk, at most
 CHARACTERS: Final = 1 << 20  # in a chunk, at most, unless a single text has more
-ENCODING: Final = ("utf-8", "surrogatepass")  # JSON may hold halves of characters
 
 
 class Spool:
@@ -33,7 +32,7 @@ class Spool:
 
     def append(self, text: str) -> None:
         """Add one, which can be read after the next `flush`."""
-        self._starts.append(self._starts[-1] + self._file.write(text.encode(*ENCODING)))
+        self._starts.append(self._starts[-1] + self._file.write(text.encode()))
 
     def flush(self) -> None:
         """Write out all that was added."""
@@ -45,7 +44,7 @@ class Spool:
     def __getitem__(self, number: int) -> str:
         start = self._starts[number]
         content = os.pread(self._file.fileno(), self._starts[number + 1] - start, start)
-        return content.decode(*ENCODING)
+        return content.decode()
 
 
 class Drawn:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ Row = tuple[str, Mapping[str, Any]]
 
 AT_ONCE: Final = 1000  # rows
 READ_AT_ONCE: Final = 1 << 20  # bytes of a column
+HALF: Final = re.compile("[\ud800-\udfff]")  # of a character; JSON may have one alone, UTF-8 may not
 
 
 def read_rows(path: Path, columns: Sequence[str]) -> Iterator[Row]:
@@ -61,13 +63,18 @@ def text_in(what: str, place: str, row: Mapping[str, Any], column: str) -> str:
     """The text in a row's column; `what` has the row, as in `The file mine.csv`.
 
     Raises:
-        DataError: there is none, or it is empty.
+        DataError: there is none, or it is empty, or it holds half a character.
     """
     text = value_in(what, place, row, column)
     if not isinstance(text, str):
         raise DataError(f"{what} has a {column} that is not a string in {place}: {text!r:.40}.")
     if not text.strip():
         raise DataError(f"{what} has an empty {column} in {place}; remove that row.")
+    if half := HALF.search(text):
+        raise DataError(
+            f"{what} has half a character (\\u{ord(half[0]):x}) in the {column} in {place}; correct or "
+            "remove that row."
+        )
     return text
 
 

@@ -21,14 +21,18 @@ class TextData(PretrainedData):
     OF_HUB: ClassVar[dict[str, Any]] = {
         "dataset": None,
         "dataset_config": None,
-        "dataset_revision": "main",
         "train_split": "train",
         "validation_split": None,
         "test_split": None,
     }
     """Settings that only data of the hub need, and their values for all other sources."""
 
-    LATER: ClassVar[dict[str, Any]] = OF_HUB | {"test_file": None}
+    AT_COMMIT: ClassVar[dict[str, Any]] = {"dataset_revision": "main"}
+    """Settings that data of the hub need, and other sources that are there (`ON_HUB`)."""
+
+    ON_HUB: ClassVar[tuple[str, ...]] = ("hub",)
+
+    LATER: ClassVar[dict[str, Any]] = OF_HUB | AT_COMMIT | {"test_file": None}
 
     dataset: str | None = Field(default=None, min_length=1)  # of `hub`: its name there
     dataset_config: str | None = Field(default=None, min_length=1)  # which of its parts, where it has several
@@ -65,7 +69,11 @@ class TextData(PretrainedData):
                 raise ValueError(f"{name} goes with test, which says how many of its samples to take")
         if (self.source == "hub") != (self.dataset is not None):
             raise ValueError("dataset goes with source: hub, and only with it")
-        for others, sources in ((self.OF_TABLES, ("files", "hub")), (self.OF_HUB, ("hub",))):
+        for others, sources in (
+            (self.OF_TABLES, ("files", "hub")),
+            (self.OF_HUB, ("hub",)),
+            (self.AT_COMMIT, self.ON_HUB),
+        ):
             own = [name for name, value in others.items() if getattr(self, name) != value]
             if own and self.source not in sources:
                 raise ValueError(

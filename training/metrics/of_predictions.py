@@ -27,13 +27,32 @@ OF_LABEL_SETS: Final = ("f1_micro", "f1_macro", "auroc")
 OF_NUMBERS: Final = ("pearson", "spearman", "r2")
 
 
+def names_of_classes(classes: int) -> tuple[str, ...]:
+    """Names of the metrics of samples that have one of so many classes."""
+    return OF_TWO_CLASSES if classes == 2 else OF_CLASSES
+
+
+def check_of_classes(names: Sequence[str], classes: int) -> None:
+    """Check that there are these metrics, where only the data say how many classes there are.
+
+    Raises:
+        DataError: there is none of that name.
+    """
+    known = names_of_classes(classes)
+    if unknown := [name for name in names if name not in known]:
+        raise DataError(
+            f"conditions.metrics: there is no {unknown[0]} for data of {classes} classes; there are "
+            f"{', '.join(known)}."
+        )
+
+
 def of_classes(logits: Array, labels: Array, names: Sequence[str]) -> dict[str, float]:
     """Metrics of samples that have one class each.
 
     Args:
         logits: [samples, classes].
         labels: numbers of the true classes [samples].
-        names: of `OF_TWO_CLASSES` or `OF_CLASSES`.
+        names: of `names_of_classes`.
 
     Raises:
         DataError: a metric is not defined for these samples.

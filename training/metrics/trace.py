@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from torch.profiler import ProfilerAction, ProfilerActivity, profile
 
 from training.session import Session
 from training.traced_steps import Trace
-from training.util.files import publish
+from training.util.files import replacing
 
 CHUNK: Final = 2**20  # bytes
 
@@ -78,13 +77,9 @@ def _action(wanted: Trace, step: int) -> ProfilerAction:
 
 
 def _write(found: profile, path: Path) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with TemporaryDirectory() as folder, draft.open("wb") as file:
+    with TemporaryDirectory() as folder, replacing(path) as draft:
         plain = Path(folder) / "trace.json"
         found.export_chrome_trace(str(plain))
         # The profiler would pack it line by line, which takes several times as long.
-        with plain.open("rb") as content, gzip.open(file, "wb", compresslevel=5) as packed:
+        with plain.open("rb") as content, gzip.open(draft, "wb", compresslevel=5) as packed:
             shutil.copyfileobj(content, packed, CHUNK)
-        file.flush()
-        publish(draft, file.fileno())
-    draft.replace(path)

@@ -6,6 +6,8 @@ import json
 import math
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +20,26 @@ def write_json(path: Path, value: Any) -> None:
     Raises:
         OSError: the folder can't be written to.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with draft.open("w", encoding="utf-8") as file:
+    with replacing(path) as draft, draft.open("w", encoding="utf-8") as file:
         json.dump(_finite(value), file, indent=2, sort_keys=True, allow_nan=False)
         file.write("\n")
-        file.flush()
-        publish(draft, file.fileno())
-    draft.replace(path)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A file beside `path` to write to, which then takes its place, world readable; on an error it goes.
+
+    Raises:
+        OSError: the folder can't be written to.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield draft
+        with draft.open("rb") as file:
+            publish(draft, file.fileno())
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def append_event(path: Path, event: str, figures: dict[str, Any]) -> None:

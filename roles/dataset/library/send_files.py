@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.file_digests import file_sha256
 from ansible.module_utils.run_places import roots_directory
 
 DOCUMENTATION = r"""
@@ -48,12 +48,8 @@ def unpack(archive: Path, digest: str, dest: Path) -> None:
         ValueError: it was damaged on the way, or can't be unpacked; the text is a sentence.
         OSError: root alone can't write there.
     """
-    with archive.open("rb") as file:
-        sha = hashlib.sha256()
-        for block in iter(lambda: file.read(1 << 20), b""):
-            sha.update(block)
-    if sha.hexdigest() != digest:
-        raise ValueError(f"{archive} was damaged on the way: its SHA-256 is {sha.hexdigest()}, not {digest}.")
+    if (arrived := file_sha256(archive)) != digest:
+        raise ValueError(f"{archive} was damaged on the way: its SHA-256 is {arrived}, not {digest}.")
     draft = roots_directory(dest.parent) / f".{dest.name}.new"
     note = note_of(dest)
     note.unlink(missing_ok=True)

@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 from pathlib import Path
 from typing import IO, Any, Final
 
 from ansible.module_utils.basic import AnsibleModule
+from ansible.module_utils.file_digests import file_sha256
 from ansible.module_utils.run_places import UnknownUser, as_user, roots_directory
 
 DOCUMENTATION = r"""
@@ -107,15 +107,6 @@ def pack(run_dir: Path | None, launch_dir: Path, user: str) -> tuple[Path | None
     # Ansible's own user fetches it.
     package.chmod(0o644)
     return package, pulled
-
-
-def file_sha256(path: Path) -> str:
-    """A file's SHA-256; it may be larger than the memory."""
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while part := file.read(1 << 20):  # hashlib.file_digest needs Python 3.11
-            digest.update(part)
-    return digest.hexdigest()
 
 
 def remove_tokens(run_dir: Path, user: str) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.unit.training.training_helpers import Datasets, Ranks, Run, data_spec, run_spec
-from training.errors import out_of_memory
+from training.errors import explain_failure, out_of_memory
 from training.spec import Conditions
 from training.util.stop import STOPPED_STATUS
 
@@ -39,6 +39,11 @@ def error(out: Path, rank: int = 0) -> dict[str, Any]:
 )
 def test_memory_that_ran_out_is_told_from_other_failures(error: Exception, *, short: bool) -> None:
     assert out_of_memory(error) is short
+
+
+def test_advice_where_memory_is_short_names_no_setting_of_one_workload() -> None:
+    said = explain_failure(MemoryError("no more"))
+    assert said.endswith("activation_checkpointing, or smaller samples.") and "max_length" not in said
 
 
 @pytest.mark.parametrize(("found", "says"), [("2", "is 2"), (None, "is not set")])

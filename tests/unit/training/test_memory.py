@@ -6,10 +6,17 @@ import ctypes
 import re
 import resource
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 from unittest import mock
 
-from tests.unit.training.training_helpers import Datasets, Ranks, load, run_spec
+import pytest
+
+from tests.unit.training.training_helpers import Datasets, Ranks, load, run_on, run_spec
+from training.data.prepare import Prepared
+from training.memory import explain_shortage
 from training.rank import run_rank
+from training.spec import DataSpec
 from training.workloads.text_classification.settings import Data
 
 ROOM = 500 << 20  # bytes beyond what the process has: less than a step of 64 x 512 tokens needs
@@ -59,6 +66,27 @@ def test_the_batch_that_fits_is_named_and_does_fit(ranks: Ranks, datasets: Datas
     assert fits == again < 64 and parts == 64 // fits
     assert attempt("fitting", batch_per_worker=fits)[0] == 0
     assert attempt("accumulated", batch_per_worker=64, gradient_accumulation=parts)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("workload", "data", "shorter"),
+    [
+        ("text-classification", {"max_length": 16}, "use a shorter max_length or a smaller model"),
+        ("causal-lm", {"block": 16}, "use a shorter block or a smaller model"),
+        ("image-classification", {"size": 33}, "use a smaller model"),
+    ],
+)
+def test_advice_names_the_settings_of_the_workload(
+    workload: str, data: dict[str, int], shorter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = DataSpec.model_validate(
+        {"workload": workload, "data": {"train": 64, "validation": 8, "seed": 1} | data}
+    )
+    work = run_on(asked, Prepared("0" * 64, Path(), created=False), batch_per_worker=8).work
+    monkeypatch.setattr("training.memory.fitting_batch", lambda *_: None)
+    training: Any = SimpleNamespace(work=work)
+    told = str(explain_shortage(training, RuntimeError("can't allocate memory")))
+    assert told.endswith(f"not even one sample at a time fits: {shorter}.")
 
 
 def test_a_model_that_never_fits_is_said(ranks: Ranks, datasets: Datasets, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import random
 from array import array
@@ -16,13 +15,15 @@ import numpy.typing as npt
 import pyarrow as pa
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
-from training.data.hub import HubData, find_hub_data
 from training.data.movie_reviews import MOVIE_REVIEWS_NOTE, read_movie_reviews
 from training.data.prepare import Place, Preparation
 from training.data.prepared import write_rows
+from training.data.pretrained import Place as Pretrained
+from training.data.pretrained import find_pretrained, load_with_tokenizer, with_pretrained
 from training.data.progress import shown
+from training.data.sources import Table, find_tables
 from training.data.spool import Drawn, Spool, chunks
-from training.data.tables import read_rows, table_digest, text_in
+from training.data.tables import text_in
 from training.errors import DataError
 from training.workloads.causal_lm.settings import Data
 
@@ -41,10 +42,11 @@ def prepare(data: Data, place: Place) -> Preparation:
         DataError: the texts or the decoder can't be loaded or used.
     """
     sources, about = _sources(data, place)
+    decoder = find_pretrained(data, place.files, "use tokenizer: bpe-from-train")
 
     def write(folder: Path) -> dict[str, Any]:
         texts = draw(sources, data, folder)
-        tokenizer, end = _tokenizer(data, place.files, texts["train"].in_order(), folder)
+        tokenizer, end = _tokenizer(data, decoder, texts["train"].in_order(), folder)
         for name, size in data.splits.items():
             blocks = cut_into_blocks(tokenizer, end, texts[name], size, data.block, name)
             blocks = shown(blocks, f"tokenising {name}", size, len)
@@ -52,11 +54,7 @@ def prepare(data: Data, place: Place) -> Preparation:
             write_rows(folder / f"{name}.arrow", schema, _batches(blocks, schema), data.block)
         return {"vocabulary": tokenizer.get_vocab_size()}
 
-    return Preparation(
-        source={"name": data.name} | about,
-        write=write,
-        identified=data.tokenizer != "pretrained",
-    )
+    return Preparation(source=with_pretrained({"name": data.name} | about, decoder), write=write)
 
 
 def _sources(data: Data, place: Place) -> tuple[dict[str, Texts], dict[str, str]]:
@@ -67,32 +65,12 @@ def _sources(data: Data, place: Place) -> tuple[dict[str, Texts], dict[str, str]
             "sha256": digest,
             "note": MOVIE_REVIEWS_NOTE,
         }
-    if data.source == "hub":
-        assert data.dataset is not None
-        otherwise = "use source: files with a copy of it"
-        found = find_hub_data(data.dataset, data.dataset_config, data.dataset_revision, otherwise)
-        splits = {"train": data.train_split, "validation": data.validation_split, "test": data.test_split}
-        note = f"{data.name} of the hub, at commit {found.commit}."
-        about = {"sha256": found.sha256, "note": note, "commit": found.commit}
-        return {
-            name: partial(_read_split, found, split, data.text_column)
-            for name, split in splits.items()
-            if split
-        }, about
-    named = {"train": data.train_file, "validation": data.validation_file, "test": data.test_file}
-    files = {name: place.files / file for name, file in named.items() if file}
-    digest = hashlib.sha256("".join(map(table_digest, files.values())).encode()).hexdigest()
-    about = {"sha256": digest, "note": "The user's own files."}
-    return {name: partial(_read, path, data.text_column) for name, path in files.items()}, about
+    tables, about = find_tables(data, place.files)
+    return {split: partial(_read, table, data.text_column) for split, table in tables.items()}, about
 
 
-def _read(path: Path, column: str) -> Iterator[str]:
-    return (text_in(f"The file {path}", place, row, column) for place, row in read_rows(path, [column]))
-
-
-def _read_split(found: HubData, split: str, column: str) -> Iterator[str]:
-    rows = found.rows(split, [column])
-    return (text_in(found.what, f"{place} of {split}", row, column) for place, row in rows)
+def _read(table: Table, column: str) -> Iterator[str]:
+    return (text_in(table.what, place, row, column) for place, row in table.rows([column]))
 
 
 def draw(sources: Mapping[str, Texts], data: Data, folder: Path) -> dict[str, Drawn]:
@@ -120,17 +98,15 @@ def draw(sources: Mapping[str, Texts], data: Data, folder: Path) -> dict[str, Dr
     return found
 
 
-def _tokenizer(data: Data, files: Path, texts: Iterable[str], folder: Path) -> tuple[Tokenizer, int]:
+def _tokenizer(
+    data: Data, place: Pretrained | None, texts: Iterable[str], folder: Path
+) -> tuple[Tokenizer, int]:
     """The tokenizer, saved in `folder`, and the number of the token that ends a text."""
-    if data.pretrained is None:
+    if place is None:
         tokenizer = train_tokenizer(texts, data.vocabulary)
         (folder / TOKENIZER).write_text(tokenizer.to_str(pretty=True), encoding="utf-8")
         return tokenizer, int(tokenizer.token_to_id(END) or 0)
-    from training.data.pretrained import find_pretrained, load_with_tokenizer
-
-    otherwise = "use tokenizer: bpe-from-train"
-    place = find_pretrained("decoder", data.pretrained, data.revision, files, otherwise)
-    decoder = load_with_tokenizer(place, data.block)
+    decoder = load_with_tokenizer(place, data)
     if decoder.tokenizer.eos_token_id is None:
         raise DataError(
             f"The tokenizer of {decoder.name} has no token that ends a text; use another decoder."

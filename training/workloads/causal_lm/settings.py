@@ -30,6 +30,11 @@ class Data(TextData):
         return self.block
 
     @property
+    def length_setting(self) -> str:
+        """A block's."""
+        return "block"
+
+    @property
     def metric(self) -> str:
         """How many tokens the model hesitates between, on average."""
         return "perplexity"

@@ -18,6 +18,8 @@ from training.workloads.image_classification.settings import Data
 Pixels = npt.NDArray[np.uint8]
 """[channels, size, size]"""
 
+FILTER: Final = Image.Resampling.BILINEAR
+
 MODES: Final = {1: "L", 3: "RGB"}
 """Pillow's names, by the number of channels."""
 
@@ -50,7 +52,7 @@ class Images(ABC):
         shorter = min(image.size)
         wide, high = (max(size, round(side * size / shorter)) for side in image.size)
         if (wide, high) != image.size:
-            image = image.resize((wide, high), Image.Resampling.BILINEAR)
+            image = image.resize((wide, high), FILTER)
         left, top = (wide - size) // 2, (high - size) // 2
         cut = np.asarray(image.crop((left, top, left + size, top + size)), dtype=np.uint8)
         return cut.reshape(size, size, channels).transpose(2, 0, 1)

@@ -12,6 +12,8 @@ import pyarrow as pa
 
 from training.data.prepare import Place, Preparation
 from training.data.prepared import write_batches
+from training.data.pretrained import Place as Pretrained
+from training.data.pretrained import find_pretrained, save_readable, with_pretrained
 from training.data.progress import shown
 from training.data.split import split_by_class
 from training.workloads.image_classification.images import Digits, Folders, Images, Pixels
@@ -29,6 +31,7 @@ def prepare(data: Data, place: Place) -> Preparation:
     """
     images: Images = Digits() if data.source == "digits" else Folders.open(data, place.files)
     splits = _draw(images, data)
+    network = find_pretrained(data, place.files, "leave out data.pretrained and train from scratch")
 
     def write(folder: Path) -> dict[str, Any]:
         sums = PixelSums(data.channels)
@@ -39,16 +42,11 @@ def prepare(data: Data, place: Place) -> Preparation:
                 _batches(images, numbers, data, sums if name == "train" else None),
             )
         counts = {name: _counted(images, numbers) for name, numbers in splits.items()}
-        normalisation = (
-            sums.normalisation() if data.pretrained is None else _network(data, place.files, folder)
-        )
+        normalisation = sums.normalisation() if network is None else _network(data, network, folder)
         return {"counts": counts, "classes": images.classes} | normalisation
 
-    return Preparation(
-        source={"name": data.source, "sha256": images.digest(), "note": images.note},
-        write=write,
-        identified=data.pretrained is None,
-    )
+    source = {"name": data.source, "sha256": images.digest(), "note": images.note}
+    return Preparation(source=with_pretrained(source, network), write=write)
 
 
 class PixelSums:
@@ -121,14 +119,10 @@ def _counted(images: Images, numbers: Sequence[int]) -> dict[str, Any]:
     return {"samples": len(numbers), "classes": classes}
 
 
-def _network(data: Data, files: Path, folder: Path) -> dict[str, list[float]]:
+def _network(data: Data, place: Pretrained, folder: Path) -> dict[str, list[float]]:
     """Save the pretrained network in `folder`; returns the mean and deviation that it was trained with."""
-    from training.data.pretrained import find_pretrained, save_readable
     from training.workloads.image_classification.network import check_channels, normalisation_of
 
-    assert data.pretrained is not None
-    otherwise = "leave out data.pretrained and train from scratch"
-    place = find_pretrained("network", data.pretrained, data.revision, files, otherwise)
     network = place.model()
     check_channels(network, data)
     save_readable(network, folder / NETWORK)

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from training.metrics.of_predictions import OF_CLASSES
+from training.metrics.of_predictions import OF_TWO_CLASSES, names_of_classes
 from training.settings import DataSettings, ModelOfSomeKind, Pretrained, PretrainedData
 
 
@@ -35,8 +35,8 @@ class Data(PretrainedData):
 
     @property
     def further_metrics(self) -> tuple[str, ...]:
-        """Those of any number of classes: the images say how many there are."""
-        return OF_CLASSES
+        """Those of ten digits; only the folders say whether theirs are two classes, which the run checks."""
+        return names_of_classes(10) if self.source == "digits" else OF_TWO_CLASSES
 
     @property
     def files(self) -> tuple[str, ...]:

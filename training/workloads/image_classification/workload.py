@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from training.data.prepared import Dataset, read_batches
-from training.metrics.of_predictions import of_classes
+from training.data.prepared import Dataset, Rows, column, read_batches
+from training.metrics.of_predictions import check_of_classes, of_classes
 from training.spec import Conditions, Work
 from training.util.seeds import derive_seed
 from training.workload import Batch, Workload
-from training.workloads.image_classification.images import Pixels
+from training.workloads.image_classification.images import FILTER, Pixels
 from training.workloads.image_classification.network import build_network
-from training.workloads.image_classification.prepare import AT_ONCE, NETWORK
+from training.workloads.image_classification.prepare import NETWORK
 from training.workloads.image_classification.settings import Data, Model
 
 FIRST: Final = 5  # how many of the likeliest classes count for the second metric
@@ -34,7 +34,10 @@ class ImageClassification(Workload):
         assert isinstance(work.data, Data) and isinstance(work.model, Model)
         self._data, self._model = work.data, work.model
         self._classes: list[str] = dataset.description["classes"]
-        self._splits = {name: Split(dataset.path / f"{name}.arrow", work.data) for name in work.data.splits}
+        check_of_classes(conditions.metrics, len(self._classes))
+        batches = {name: read_batches(dataset.path / f"{name}.arrow") for name in work.data.splits}
+        self._pixels = {name: Rows(each, "pixels") for name, each in batches.items()}
+        self._labels = {name: column(each, "label").astype(np.int64) for name, each in batches.items()}
         shape = (1, work.data.channels, 1, 1)
         self._mean = torch.tensor(dataset.description["mean"], dtype=torch.float32).reshape(shape)
         self._deviation = torch.tensor(dataset.description["deviation"], dtype=torch.float32).reshape(shape)
@@ -43,15 +46,15 @@ class ImageClassification(Workload):
         return build_network(self._model, self._data, len(self._classes), self.dataset.path / NETWORK)
 
     def batch(self, split: str, chosen: torch.Tensor, epoch: int) -> Batch:
-        numbers = chosen.tolist()
-        pixels, labels = self._splits[split].take(numbers)
+        shape = (-1, self._data.channels, self._data.size, self._data.size)
+        pixels = self._pixels[split].take(chosen.numpy()).reshape(shape)
         if split == "train" and self._data.augmentation != "none":
-            for at, number in enumerate(numbers):
+            for at, number in enumerate(chosen.tolist()):
                 pixels[at] = self._augmented(pixels[at], epoch, number)
         values = torch.from_numpy(pixels).to(torch.float32).div_(255)
         return {
             "pixel_values": values.sub_(self._mean).div_(self._deviation),
-            "labels": torch.from_numpy(labels),
+            "labels": torch.from_numpy(self._labels[split][chosen.numpy()]),
         }
 
     def _augmented(self, image: Pixels, epoch: int, number: int) -> Pixels:
@@ -99,16 +102,24 @@ class ImageClassification(Workload):
 
     def save_model(self, model: torch.nn.Module, folder: Path) -> None:
         """Weights, configuration and preprocessing, for `from_pretrained` of AutoModelForImageClassification
-        and AutoImageProcessor."""
+        and AutoImageProcessor.
+
+        That scales and cuts as `Images.pixels` does; only where the longer side is scaled to no whole number
+        of pixels may it take one less. Grey is not made of colours: images of one channel must be grey.
+        """
         network: Any = model
         network.config.id2label = dict(enumerate(self._classes))
         network.config.label2id = {name: number for number, name in enumerate(self._classes)}
         network.save_pretrained(folder)
         size = self._data.size
         preprocessing = {
-            "image_processor_type": "ViTImageProcessor",
+            "image_processor_type": "BitImageProcessor",
+            "do_convert_rgb": self._data.channels == 3,
             "do_resize": True,
-            "size": {"height": size, "width": size},
+            "size": {"shortest_edge": size},
+            "resample": int(FILTER),
+            "do_center_crop": True,
+            "crop_size": {"height": size, "width": size},
             "do_rescale": True,
             "rescale_factor": 1 / 255,
             "do_normalize": True,
@@ -117,23 +128,6 @@ class ImageClassification(Workload):
         }
         text = json.dumps(preprocessing, indent=2)
         (folder / "preprocessor_config.json").write_text(text, encoding="utf-8")
-
-
-class Split:
-    """The images of one split, memory-mapped: pages are read when a batch first touches them."""
-
-    def __init__(self, path: Path, data: Data) -> None:
-        """Open the file that `prepare` wrote."""
-        batches = read_batches(path)
-        shape = (-1, data.channels, data.size, data.size)
-        self._pixels = [np.from_dlpack(each.column("pixels").flatten()).reshape(shape) for each in batches]
-        labels = [np.from_dlpack(each.column("label")) for each in batches]
-        self._labels = np.concatenate(labels).astype(np.int64)
-
-    def take(self, numbers: list[int]) -> tuple[Pixels, np.ndarray[Any, np.dtype[np.int64]]]:
-        """Copies of some images, uint8 [images, channels, size, size], and the numbers of their classes."""
-        pixels = np.stack([self._pixels[number // AT_ONCE][number % AT_ONCE] for number in numbers])
-        return pixels, self._labels[numbers]
 
 
 def _logits(model: torch.nn.Module, batch: Batch) -> torch.Tensor:

@@ -184,10 +184,6 @@ def tokens_digest(split: Split) -> str:
     return sha.hexdigest()
 
 
-def _names(spec: RunSpec) -> list[str]:
-    return [f"{split}.arrow" for split in spec.work.data.splits]
-
-
 def _write(table: pa.Table, spec: RunSpec, folder: Path) -> None:
     data = spec.work.data
     assert isinstance(data, Data)

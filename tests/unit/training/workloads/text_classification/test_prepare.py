@@ -116,7 +116,7 @@ def test_ids_masks_and_labels_are_those_of_the_tokenizer(
     assert train.input_ids.dtype == np.int32
     tokenizer = Tokenizer.from_file(str(prepared.path / "tokenizer.json"))
     reviews = [Sample(*each) for each in read_movie_reviews(made_up_sentences)[0]]
-    drawn = draw(Source(lambda: iter(reviews), None, "", ""), spec, tmp_path)["train"]
+    drawn = draw(Source({"train": lambda: iter(reviews)}, {}), spec, tmp_path)["train"]
     for number, (text, label) in enumerate(zip(drawn.texts, drawn.labels, strict=True)):
         assert Sample(text, label) in reviews
         encoding = tokenizer.encode(text)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,12 @@ from pyarrow import parquet
 from pydantic import ValidationError
 
 from tests.unit.training.training_helpers import load, prepare_texts
+from training.data.sources import file_table
 from training.data.tables import read_rows
 from training.errors import DataError
 from training.spec import explain
 from training.workloads.text_classification.settings import Data
-from training.workloads.text_classification.sources import Sample, read_file
+from training.workloads.text_classification.sources import Sample, read_samples
 from training.workloads.text_classification.splits import find_splits
 
 ROOT = Path(__file__).parents[5]
@@ -45,6 +47,10 @@ def write(path: Path, rows: list[tuple[Any, Any]]) -> Path:
     return path
 
 
+def read_file(path: Path, data: Data) -> Iterator[Sample]:
+    return read_samples(file_table(path), data)
+
+
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet", "arrow"])
 def test_a_file_of_each_kind_holds_the_same_reviews(tmp_path: Path, kind: str) -> None:
     reviews = list(read_file(write(tmp_path / f"mine.{kind}", ROWS), files_spec()))
@@ -65,6 +71,32 @@ def test_columns_and_classes_may_have_any_names(tmp_path: Path) -> None:
     path.write_text("topic,words\nscience,a b\n", encoding="utf-8")
     with pytest.raises(DataError, match=r"the label 'science' in line 2; the classes are politics, sport"):
         list(read_file(path, named))
+
+
+@pytest.mark.parametrize(
+    ("classes", "labels", "numbers", "stray"),
+    [
+        (["1", "2", "3", "4", "5"], ["1", "5", "3"], [0, 4, 2], "0"),
+        (["-1", "0", "1"], ["1", "-1", "0"], [2, 0, 1], "2"),
+        (["1.0", "2.0"], ["2.0", "1.0"], [1, 0], "1"),
+        (["none", "1"], ["1", "none"], [1, 0], "0"),
+    ],
+)
+def test_where_a_class_is_named_by_a_number_labels_are_names(
+    tmp_path: Path, classes: list[str], labels: list[str], numbers: list[int], stray: str
+) -> None:
+    named = files_spec(classes=classes)
+    path = write(tmp_path / "mine.csv", [("x", label) for label in labels])
+    assert [sample.label for sample in read_file(path, named)] == numbers
+    write(path, [("x", labels[0]), ("y", stray)])
+    with pytest.raises(DataError) as caught:
+        list(read_file(path, named))
+    assert str(caught.value).endswith(
+        f"has the label '{stray}' in line 3; the classes are {', '.join(classes)}."
+    )
+    several = files_spec(classes=classes, problem_type="multi_label_classification")
+    with pytest.raises(DataError, match=r"; the classes are .*, in a list or with \| between them\."):
+        list(read_file(path, several))
 
 
 @pytest.mark.parametrize(
@@ -139,6 +171,11 @@ def test_a_large_group_of_rows_is_read_bit_by_bit(tmp_path: Path) -> None:
         ("a.jsonl", b'{"text": null, "label": 1}\n', "has no text in line 1"),
         ("a.jsonl", b'{"text": 7, "label": 1}\n', "has a text that is not a string in line 1: 7"),
         ("a.jsonl", b'{"text": "x", "label": 0.5}\n', "has the label 0.5 in line 1"),
+        (
+            "a.jsonl",
+            b'{"text": "whole \\ud83d\\ude00", "label": 1}\n{"text": "x \\ud83d", "label": 1}\n',
+            "has half a character (\\ud83d) in the text in line 2; correct or remove that row.",
+        ),
         ("a.jsonl", b"\n\n", "holds no rows"),
         ("a.parquet", b"PAR1 and then nothing", "can't be read as Parquet: "),
         ("a.arrow", b"ARROW1 and then nothing", "can't be read as Arrow: "),
