@@ -79,7 +79,7 @@ def test_users_begin_at_once_and_are_recorded_reported_and_checked(workplace: Wo
     assert "## Two users at once\n" in report and "4 runs began at once, as users of one cluster" in report
     assert "| plain | 1 | [1 of 1](#records) | 10.0 |" in report  # only the run that was alone
     # Estimates come only from runs that were alone.
-    estimates = Estimates(workplace.root / "results")
+    estimates = Estimates(workplace.root / "results", {})
     assert estimates.of(found[f"{FIRST}/01"].specification) == found["plain-w1-e2-s3/01"].total_s
 
 
