@@ -34,8 +34,7 @@ class Between:
 
 def between(campaign: Campaign) -> dict[str, Between]:
     """The launchers of each of the campaign's stacks; none if its runs have no program of their own."""
-    works = [run.specification.work for run in campaign.file.measured]
-    if not any(work.data.has_own_loop for work in works) or not campaign.archive.is_file():
+    if not campaign.file.has_own_loop or not campaign.archive.is_file():
         return {}
     stacks = list(dict.fromkeys(run.specification.stack for run in campaign.file.measured))
     with zipfile.ZipFile(campaign.archive) as archive:

@@ -65,6 +65,11 @@ class CampaignFile(FrozenModel):
         return {work.data_digest: work.data for work in works if work.data_digest in self.every_dataset}
 
     @property
+    def has_own_loop(self) -> bool:
+        """Whether its runs are of a program with a loop of its own."""
+        return any(run.specification.work.data.has_own_loop for run in self.measured)
+
+    @property
     def measured(self) -> list[PlannedRun]:
         """The runs that count, warm-ups left out, in the order of the matrix."""
         return sorted((run for run in self.plan if not run.warm_up), key=lambda run: run.written)

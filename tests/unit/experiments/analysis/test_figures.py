@@ -12,7 +12,7 @@ from experiments.analysis.statistics import Ratio
 from experiments.campaign.plan import PlannedRun
 from experiments.records.record import Epoch
 from experiments.report.sections.conclusions import weights_sentence
-from experiments.report.sections.conditions import work_text
+from experiments.report.training_words import work_text
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec
 from training.spec import RunSpec
 

@@ -16,6 +16,7 @@ from experiments.campaign.plan import PlannedRun
 from experiments.records.record import Record
 from experiments.report.frames import load
 from experiments.report.sections.conclusions import conclusions, weights_sentence
+from experiments.report.sections.conditions import common_facts
 from experiments.report.sections.programs import programs_table
 from experiments.report.writer import write_report
 from experiments.util.errors import UserError
@@ -78,6 +79,23 @@ def test_without_a_digest_nothing_that_needs_equal_work_is_claimed(tmp_path: Pat
     assert "can't tell: equal work is not proven" in text
     assert "times as long" not in text and "Beside the dissertation" not in text
     assert "train_s: seconds from the program's start to its end" in text
+
+
+def test_of_a_scripts_own_settings_nothing_is_claimed(tmp_path: Path) -> None:
+    analysis = analysed(tmp_path, proven=True)
+    text = next(tmp_path.rglob("report.md")).read_text(encoding="utf-8")
+    facts = dict(common_facts(analysis.figures))
+    assert facts["Script"] == f"train.py, with its files: digest {'d' * 12}"
+    assert facts["Command"] == "train.py --epochs {epochs}"
+    assert facts["Training"] == "500 samples an epoch, as declared, epochs 2, 1 thread per rank"
+    assert (
+        "We ran train.py --epochs {epochs}, a script with a loop of its own (train.py, with its files: digest "
+        "dddddddddddd; 500 samples an epoch, as declared, epochs 2, 1 thread per rank). Its optimiser, its "
+        "precision and how it validates are its own, and not known here."
+    ) in text
+    text = text.replace(analysis.dissertation.description, "")
+    for claim in ("learning rate", "warm-up steps", "weight decay", "fp32", "to validate", "batch 32"):
+        assert claim not in text
 
 
 def test_with_digests_the_stacks_are_compared(tmp_path: Path) -> None:
