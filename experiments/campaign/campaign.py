@@ -16,6 +16,7 @@ from experiments.campaign.attempt import Attempt
 from experiments.campaign.identity import Identity
 from experiments.campaign.plan import PlannedRun
 from experiments.campaign.presentation import presentation_of, read_presentation
+from experiments.campaign.script_files import script_files
 from experiments.campaign.stacks import setup_files
 from experiments.cluster.description import Cluster, PreparedCluster
 from experiments.cluster.environment import Environment
@@ -276,7 +277,9 @@ def create_campaign(
     )
     if sha256(archive) != identity.code:
         raise UserError("The training code's archive does not have the digest that the campaign names.")
-    kept = setup_files(results.parent, matrix.stacks, prepared.cluster)
+    kept = setup_files(results.parent, matrix.stacks, prepared.cluster) | script_files(
+        matrix, prepared.datasets
+    )
     beside = results / f".{file.name}.new"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)

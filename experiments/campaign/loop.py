@@ -73,8 +73,8 @@ def run_matrix(
                 "workload": matrix.workload_folder,
             },
         )
-        # In all campaigns that had one of these machines: a dead controller may have worked on another one than this
-        # command resumes.
+        # In all campaigns that had one of these machines: a dead controller may have worked on another one
+        # than this command resumes.
         for folder in campaigns(results / matrix.name):
             try:
                 other = open_campaign(folder)

@@ -175,4 +175,6 @@ def test_a_cell_without_pairs_is_said_and_no_gate_passes_it(
     for gate in (["--max-slower", "50"], ["--equal-weights"]):
         assert main(["compare", *folders, *gate]) == 1
         said = capsys.readouterr().out
-        assert "can't be judged: stack spark, workers 2, epochs 2: no run of B counts." in " ".join(said.split())
+        assert "can't be judged: stack spark, workers 2, epochs 2: no run of B counts." in " ".join(
+            said.split()
+        )

@@ -188,6 +188,7 @@ def test_times_of_other_machines_are_no_estimate(labs: Labs) -> None:
     labs.go_to("there")
     assert expected() == [None]
 
+
 def test_campaigns_of_earlier_versions_are_judged_by_all_the_rest(labs: Labs) -> None:
     labs.go_to("here")
     labs.run("run", "small", *ONLY)

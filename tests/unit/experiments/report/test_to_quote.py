@@ -60,8 +60,9 @@ def test_the_paragraph_says_what_was_equal_and_what_was_not(folder: Path, tmp_pa
         "The stacks were ddp, spark and determined; 24 runs with the seeds 1, 2, 3 and 4 count",
         "What varied: workers 1 and 2.",
         "torch 2.13.0",
-        "(2 epochs, batch 32 per worker, AdamW, learning rate 0.001, linear schedule, 20 warm-up steps, weight "
-        "decay 0.01, no gradient clipping, fp32, deterministic, 1 thread per rank). No test split was held out.",
+        "(2 epochs, batch 32 per worker, AdamW, learning rate 0.001, linear schedule, 20 warm-up steps, "
+        "weight decay 0.01, no gradient clipping, fp32, deterministic, 1 thread per rank). No test split was "
+        "held out.",
         "Equal work gave equal weights, to the last bit",
     ):
         assert said in text
@@ -80,9 +81,7 @@ def test_the_paragraph_has_the_settings_of_the_training_and_the_gpus(tmp_path: P
     plan = [PlannedRun(run_id=made.run_id, axes=axes, specification=made)]
     gpu = {"uuid": "GPU-1", "name": "NVIDIA A100"}
     ranks = [rank.model_dump() | {"gpu": gpu} for rank in record("ddp", 2, 30.0, 45.0).ranks]
-    made_up = campaign(
-        tmp_path, plan, [record("ddp", 1, 30.0, 45.0, **of_specification(made), ranks=ranks)]
-    )
+    made_up = campaign(tmp_path, plan, [record("ddp", 1, 30.0, 45.0, **of_specification(made), ranks=ranks)])
     text = methods(figures_of(made_up))
     assert (
         "batch 32 per rank, SGD with momentum 0.9, learning rate 5e-05, step schedule, 500 warm-up steps, "
