@@ -196,7 +196,7 @@ def test_side_by_side_are_runs_of_one_worker_and_no_others(workplace: Workplace)
 
 def test_the_time_of_runs_side_by_side_is_the_longest_ones_and_of_users_the_sum(tmp_path: Path) -> None:
     runs = [planned("ddp", 1, seed) for seed in (1, 2)]
-    deadline = Deadline(15.0, time.monotonic(), tmp_path)
+    deadline = Deadline(15.0, time.monotonic(), tmp_path, {})
     users, beside = Group(runs, "users"), Group(runs, "side by side")
     assert deadline.allows(users, users)  # no duration is known yet
     deadline.learn([record("ddp", 1, 8.0, 10.0)])
@@ -302,6 +302,12 @@ def test_the_tables_of_users(tmp_path: Path) -> None:
     }
     assert exported["spark", "seeds 1, 2", "fairness"]["value"] == pytest.approx(0.9)
     assert exported["ddp", "seed 2 of 1, 2", "slowdown"]["value"] == 1.55
+    ids = {run.axes["seed"]: run.run_id for run in there.file.plan if run.axes["stack"] == "ddp"}
+    assert exported["ddp", "seed 2 of 1, 2", "slowdown"]["run_ids"] == ids[2]
+    assert exported["ddp", "seed 2 of 1, 2", "took_s alone"]["run_ids"] == ids[3]
+    assert exported["ddp", "seeds 1, 2", "fairness"]["run_ids"] == f"{ids[1]} {ids[2]}"
+    (users,) = [row for row in shown["Records"].cells if row[0].value == "ddp, users at once"]
+    assert users[3].links == tuple((str(seed), f"{ids[seed]}/01/record.json") for seed in (1, 2))
     write_report(there)
     first = (there.folder / "report.html").read_bytes()
     write_report(there)

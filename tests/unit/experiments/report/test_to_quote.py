@@ -96,6 +96,8 @@ def test_every_figure_leads_to_its_records(folder: Path, tmp_path: Path) -> None
     links = re.findall(r"\]\((\S+record\.json)\)", report)
     assert len(links) == 24 and all((folder / link).is_file() for link in links)
     assert "| ddp | 1 | [4 of 4](#records) |" in report and "\n## Records\n" in report
+    against = report.partition("\n## Against ddp\n")[2].partition("\n## ")[0]
+    assert "| spark | 1 | 2 | [4](#records) |" in against
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert all(f'<a href="{link}">' in page for link in links) and 'id="records"' in page
     # The second attempt counts.
