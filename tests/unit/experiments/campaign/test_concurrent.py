@@ -201,7 +201,7 @@ def test_the_time_of_runs_side_by_side_is_the_longest_ones_and_of_users_the_sum(
     assert deadline.allows(users, users)  # no duration is known yet
     deadline.learn([record("ddp", 1, 8.0, 10.0)])
     assert deadline.allows(beside) and not deadline.allows(users) and not deadline.allows(beside, beside)
-    assert Deadline(None, time.monotonic(), tmp_path).allows(users, users)
+    assert Deadline(None, time.monotonic(), tmp_path, {}).allows(users, users)
 
 
 def test_side_by_side_where_there_is_nothing_to_put_there(workplace: Workplace) -> None:
