@@ -106,8 +106,8 @@ def test_of_a_scripts_own_settings_nothing_is_claimed(tmp_path: Path) -> None:
     assert facts["Training"] == "500 samples an epoch, as declared, epochs 2, 1 thread per rank"
     assert (
         "We ran train.py --epochs {epochs}, a script with a loop of its own (train.py, with its files: "
-        "digest dddddddddddd; 500 samples an epoch, as declared, epochs 2, 1 thread per rank). Its optimiser, "
-        "its precision and how it validates are its own, and not known here."
+        "digest dddddddddddd; 500 samples an epoch, as declared, epochs 2, 1 thread per rank). Its "
+        "optimiser, its precision and how it validates are its own, and not known here."
     ) in text
     text = text.replace(analysis.dissertation.work, "")
     for claim in ("learning rate", "warm-up steps", "weight decay", "fp32", "to validate", "batch 32"):
