@@ -122,9 +122,10 @@ def _command(
             if arguments.only is not None:
                 plan = with_warm_ups(plan, whole_groups(plan, runs_that_fit(plan, arguments.only)))
             workers = {name: prepared.cluster.nodes[name] for name in prepared.cluster.workers}
-            show_plan(screen, plan, matrix.name, Estimates(RESULTS), workers)
+            estimates = Estimates(RESULTS, prepared.cluster.machines)
+            show_plan(screen, plan, matrix.name, estimates, workers)
             if arguments.json:
-                print(json_text(plan_as_json(plan, matrix.name, Estimates(RESULTS), workers)), end="")
+                print(json_text(plan_as_json(plan, matrix.name, estimates, workers)), end="")
         return 0
     if arguments.retry is not None and not campaigns(RESULTS / matrix.name):
         screen.line(f"There is nothing to retry: {matrix.name} has no campaign yet.")

@@ -123,6 +123,11 @@ class ModelSettings(Settings):
         """The fewest samples of `data` that it can be trained with at once."""
         return 1
 
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Fields of the work that a program with a loop of its own is told on its command line."""
+        return ()
+
     def text(self, data: DataSettings) -> str:
         """The model in a few words."""
         raise NotImplementedError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from experiments.analysis.between import Between, between
+from experiments.analysis.between import Asked, asked
 from experiments.analysis.comparisons import StackComparison, TimeSplit, comparisons, time_splits
 from experiments.analysis.decisions import Criterion, Favoured, favoured
 from experiments.analysis.dissertation import Dissertation, dissertation
@@ -37,7 +37,7 @@ class Analysis:
     occasions: list[Occasion]
     unmatched_occasions: int  # those whose cell has no run made alone
     installing: Installing
-    between: dict[str, Between]  # by stack, where runs have a program of their own
+    asked: Asked  # of a program with its own loop
     favoured: dict[Criterion, Favoured]
 
 
@@ -65,6 +65,6 @@ def analyse(campaign: Campaign) -> Analysis:
         occasions=found_occasions,
         unmatched_occasions=unmatched,
         installing=efforts,
-        between=between(campaign),
+        asked=asked(campaign, figures),
         favoured=favoured(figures, compared, splits, texts, efforts),
     )

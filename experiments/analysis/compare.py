@@ -14,6 +14,7 @@ from experiments.records.record import Record
 from experiments.util.errors import UserError
 
 Unlike = Literal["work", "side by side"]
+Gap = Literal["cell of A", "cell of B", "runs of A", "runs of B", "runs of both", "times", "seeds"]
 
 
 @dataclass(frozen=True)
@@ -22,42 +23,91 @@ class Change:
 
     axes: dict[str, Any]
     ratio: Ratio
-    same_weights: bool  # seed by seed
+    same_weights: bool | None  # seed by seed; None: not proven, for a run has no digest of its weights
     unlike: Unlike | None  # how its runs differ beyond what the campaigns do; None: they don't
 
 
-def changes(first: Campaign, second: Campaign) -> list[Change]:
-    """Every cell in which both campaigns have runs with a seed in common.
+@dataclass(frozen=True)
+class Unpaired:
+    """A cell of one campaign or both that can't be compared."""
+
+    axes: dict[str, Any]
+    lacks: Gap
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What two campaigns say of each other; A is the first."""
+
+    changes: list[Change]
+    unpaired: list[Unpaired]  # without those that neither campaign's cluster could run
+
+
+def comparison(first: Campaign, second: Campaign) -> Comparison:
+    """Every cell in which both campaigns have runs with a seed in common, and every other one.
 
     Raises:
-        UserError: there is none, or a record is damaged.
+        UserError: there is no such run, or a record is damaged.
     """
-    after = {_key(cell): cell for cell in figures_of(second).cells}
-    found = []
-    for cell in figures_of(first).cells:
-        other = after.get(_key(cell))
-        pairs = paired_by_seed(other.records, cell.records) if other is not None else []
+    before, after = ({_key(cell): cell for cell in figures_of(each).cells} for each in (first, second))
+    possible = _possible(first) | _possible(second)
+    found, unpaired = [], []
+    for key in dict.fromkeys([*before, *after]):
+        ours, theirs = before.get(key), after.get(key)
+        pairs = paired_by_seed(theirs.records, ours.records) if ours and theirs else []
         ratio = time_ratio(pairs)
+        cell = ours or theirs
+        assert cell is not None
         if ratio is not None:
             found.append((cell, ratio, pairs))
+        elif key in possible:
+            unpaired.append(Unpaired(cell.axes, _gap(ours, theirs)))
     if not found:
         raise UserError(
             f"{first.folder} and {second.folder} have no run in common whose times count: compare "
             "campaigns of the same cells and seeds, without a trace."
         )
     together = ratios_together([ratio for _, ratio, _ in found])
-    return [
+    changes = [
         Change(cell.axes, ratio, _same_weights(pairs), _unlike(pairs))
         for (cell, _, pairs), ratio in zip(found, together, strict=True)
     ]
+    return Comparison(changes, unpaired)
 
 
 def _key(cell: Cell) -> str:
-    return json.dumps(cell.axes, sort_keys=True)
+    return _axes_key(cell.axes)
 
 
-def _same_weights(pairs: list[tuple[Record, Record]]) -> bool:
-    return all(late.weights_digest == early.weights_digest for late, early in pairs)
+def _axes_key(axes: dict[str, Any]) -> str:
+    return json.dumps({name: value for name, value in axes.items() if name != "seed"}, sort_keys=True)
+
+
+def _possible(campaign: Campaign) -> set[str]:
+    """Keys of the cells of which its cluster could make a run."""
+    return {_axes_key(run.axes) for run in campaign.file.measured if run.cannot_run is None}
+
+
+def _gap(first: Cell | None, second: Cell | None) -> Gap:
+    """Why a cell has no pairs."""
+    if first is None:
+        return "cell of A"
+    if second is None:
+        return "cell of B"
+    if not first.records and not second.records:
+        return "runs of both"
+    if not first.records:
+        return "runs of A"
+    if not second.records:
+        return "runs of B"
+    return "times" if first.disturbed or second.disturbed else "seeds"
+
+
+def _same_weights(pairs: list[tuple[Record, Record]]) -> bool | None:
+    digests = [(late.weights_digest, early.weights_digest) for late, early in pairs]
+    if any(None not in pair and len(set(pair)) > 1 for pair in digests):
+        return False
+    return None if any(None in pair for pair in digests) else True
 
 
 def _unlike(pairs: list[tuple[Record, Record]]) -> Unlike | None:

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 from experiments.analysis.pairing import paired_by_seed, time_ratio
 from experiments.analysis.statistics import Estimate, Ratio, estimate
-from experiments.campaign.campaign import Campaign, CampaignFile
+from experiments.campaign.campaign import Campaign, CampaignFile, newest_ok
 from experiments.campaign.concurrent import same_occasion
 from experiments.campaign.plan import PlannedRun
 from experiments.campaign.stacks import Setup, read_setup
@@ -20,6 +20,7 @@ from training.spec import PHASES
 
 PREPARING: Final = "preparing"  # beside the phases: how long runs that begin with texts took to tokenise them
 USUAL_AXES: Final = ("stack", "workers", "epochs", "seed")  # those that every matrix has
+SHARES: Final = ("accuracy", "top_5_accuracy")  # metrics that are shares of a split's samples
 Z_95: Final = 1.959963984540054  # two-sided 95 % of the normal distribution
 
 
@@ -88,9 +89,12 @@ class Cell:
         if metric == "accuracy":
             return self.accuracy.half_width if self.accuracy is not None else None
         found = self.metrics.get(metric)
-        if metric != f"{TEST}accuracy" or found is None:
+        if metric.removeprefix(TEST) not in SHARES or found is None:
             return None
-        return half_width(found.mean, self.records[0].specification.work.data.test)
+        of_test = metric.startswith(TEST)
+        first = self.records[0]
+        count = first.specification.work.data.test if of_test else first.validation_count
+        return half_width(found.mean, count) if count else None
 
     def curve(self, name: str) -> dict[int, float]:
         """The mean over its runs after each epoch, by epoch: `train_loss`, or a metric of validation."""
@@ -189,12 +193,10 @@ def figures_of(campaign: Campaign) -> Figures:
         UserError: a record, or the file of the references, is damaged.
     """
     plan, measured = campaign.file.plan, campaign.file.measured
-    records = {run.run_id: campaign.records(run.run_id) for run in plan}
-    counting = {
-        run.run_id: _without_disturbed_times(record)
-        for run in measured
-        if (record := _newest_ok(records[run.run_id])) is not None
-    }
+    recorded = {run.run_id: campaign.recorded(run.run_id) for run in plan}
+    records = {run_id: [record for _, record in found] for run_id, found in recorded.items()}
+    newest = {run.run_id: found for run in measured if (found := newest_ok(recorded[run.run_id]))}
+    counting = {run_id: _without_disturbed_times(record) for run_id, (_, record) in newest.items()}
     proving = [record for record in counting.values() if record.weights_digest is not None]
     certain = [record for record in proving if _is_deterministic(record)]
     works, of_one_stack = _same_work(certain)
@@ -214,13 +216,10 @@ def figures_of(campaign: Campaign) -> Figures:
         counting=list(counting.values()),
         references=references_in(campaign.folder, campaign.file.references),
         setup=read_setup(campaign.folder),
-        places={run_id: _place(campaign, run_id) for run_id in counting},
+        places={
+            run_id: f"{run_id}/{attempt.folder.name}/{RECORD}" for run_id, (attempt, _) in newest.items()
+        },
     )
-
-
-def _place(campaign: Campaign, run_id: str) -> str:
-    attempt = next(each for each in reversed(campaign.attempts(run_id)) if each.recorded and each.record().ok)
-    return f"{run_id}/{attempt.folder.name}/{RECORD}"
 
 
 def _without_disturbed_times(record: Record) -> Record:
@@ -230,15 +229,11 @@ def _without_disturbed_times(record: Record) -> Record:
     return record.model_copy(update={"train_s": None, "total_s": None, "phases": None})
 
 
-def _newest_ok(records: Sequence[Record]) -> Record | None:
-    return next((record for record in reversed(records) if record.ok), None)
-
-
 def _missing(run: PlannedRun, records: Sequence[Record], counting: Mapping[str, Record]) -> MissingRun | None:
     """Why a planned run has no result that counts; None if it has one."""
     if not records:
         return MissingRun(run, "not yet" if run.cannot_run is None else "impossible")
-    if _newest_ok(records) is None:
+    if not any(record.ok for record in records):
         return MissingRun(run, "not ok", records[-1])
     if run.together and not same_occasion([counting.get(run_id) for run_id in run.together]):
         return MissingRun(run, "others")

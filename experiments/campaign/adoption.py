@@ -11,6 +11,7 @@ from experiments.campaign.attempt import ADOPTED, Attempt
 from experiments.campaign.campaign import Campaign
 from experiments.campaign.plan import PlannedRun
 from experiments.cluster.provenance import patch_name
+from experiments.records.record import Record
 from experiments.util.files import json_text, write_whole
 
 
@@ -33,8 +34,7 @@ def adopt(campaign: Campaign, earlier: Iterable[Campaign]) -> dict[str, list[str
     for run in campaign.file.measured:
         if run.together or run.cannot_run is not None or campaign.counting(run.run_id) is not None:
             continue
-        for other, attempt in _candidates(run, campaign, others):
-            record = attempt.record()
+        for other, (attempt, record) in _candidates(run, campaign, others):
             for patch in record.environment.git.patches:
                 _copy_patch(other.folder / patch_name(patch), campaign.folder)
             _copy(attempt, campaign.next_folder(run.run_id), other.file.name)
@@ -45,16 +45,15 @@ def adopt(campaign: Campaign, earlier: Iterable[Campaign]) -> dict[str, list[str
 
 def _candidates(
     run: PlannedRun, campaign: Campaign, others: Iterable[Campaign]
-) -> Iterator[tuple[Campaign, Attempt]]:
+) -> Iterator[tuple[Campaign, tuple[Attempt, Record]]]:
     for other in others:
         if other.folder == campaign.folder:
             continue
         stack = run.specification.stack
         if not other.file.identity.launches_alike(campaign.file.identity, stack):
             continue
-        for attempt in reversed(other.attempts(run.run_id)):
-            if attempt.recorded and attempt.record().ok:
-                yield other, attempt
+        if (found := other.counting_attempt(run.run_id)) is not None:
+            yield other, found
 
 
 def _copy(attempt: Attempt, to: Path, campaign: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,6 +16,7 @@ from experiments.campaign.attempt import Attempt
 from experiments.campaign.identity import Identity
 from experiments.campaign.plan import PlannedRun
 from experiments.campaign.presentation import presentation_of, read_presentation
+from experiments.campaign.script_files import script_files
 from experiments.campaign.stacks import setup_files
 from experiments.cluster.description import Cluster, PreparedCluster
 from experiments.cluster.environment import Environment
@@ -64,6 +66,11 @@ class CampaignFile(FrozenModel):
         return {work.data_digest: work.data for work in works if work.data_digest in self.every_dataset}
 
     @property
+    def has_own_loop(self) -> bool:
+        """Whether its runs are of a program with a loop of its own."""
+        return any(run.specification.work.data.has_own_loop for run in self.measured)
+
+    @property
     def measured(self) -> list[PlannedRun]:
         """The runs that count, warm-ups left out, in the order of the matrix."""
         return sorted((run for run in self.plan if not run.warm_up), key=lambda run: run.written)
@@ -96,13 +103,13 @@ class Campaign:
         folders = [path for path in (self.folder / run_id).glob("*") if path.name.isdigit() and path.is_dir()]
         return sorted((Attempt(folder) for folder in folders), key=lambda attempt: attempt.number)
 
-    def records(self, run_id: str) -> list[Record]:
-        """The records of a run, oldest first.
+    def recorded(self, run_id: str) -> list[tuple[Attempt, Record]]:
+        """The attempts at a run that have ended, with their records, oldest first.
 
         Raises:
             UserError: a record is damaged, or lies in the wrong folder.
         """
-        records = []
+        found = []
         for attempt in self.attempts(run_id):
             if not attempt.recorded:
                 continue
@@ -114,12 +121,21 @@ class Campaign:
                     f"The record {path} is in the wrong place: it belongs to {record.campaign}, "
                     f"{record.run_id}, attempt {record.attempt:02d}."
                 )
-            records.append(record)
-        return records
+            found.append((attempt, record))
+        return found
+
+    def records(self, run_id: str) -> list[Record]:
+        """The records of a run, oldest first; raises as `recorded` does."""
+        return [record for _, record in self.recorded(run_id)]
+
+    def counting_attempt(self, run_id: str) -> tuple[Attempt, Record] | None:
+        """The attempt that counts for a run, with its record: the newest that is ok."""
+        return newest_ok(self.recorded(run_id))
 
     def counting(self, run_id: str) -> Record | None:
-        """The record that counts for a run: the newest that is ok."""
-        return next((record for record in reversed(self.records(run_id)) if record.ok), None)
+        """The record that counts for a run."""
+        found = self.counting_attempt(run_id)
+        return found[1] if found else None
 
     def standing(self) -> Standing:
         """How far it has come.
@@ -153,6 +169,11 @@ class Campaign:
             for attempt in self.attempts(run.run_id)
             if attempt.abandoned
         ]
+
+
+def newest_ok(recorded: Sequence[tuple[Attempt, Record]]) -> tuple[Attempt, Record] | None:
+    """Of the attempts at one run, oldest first, the one that counts; None if none is ok."""
+    return next((each for each in reversed(recorded) if each[1].ok), None)
 
 
 def environment_of(cluster: Cluster, git: Git) -> Environment:
@@ -256,7 +277,9 @@ def create_campaign(
     )
     if sha256(archive) != identity.code:
         raise UserError("The training code's archive does not have the digest that the campaign names.")
-    kept = setup_files(results.parent, matrix.stacks, prepared.cluster)
+    kept = setup_files(results.parent, matrix.stacks, prepared.cluster) | script_files(
+        matrix, prepared.datasets
+    )
     beside = results / f".{file.name}.new"
     shutil.rmtree(beside, ignore_errors=True)
     beside.mkdir(parents=True)

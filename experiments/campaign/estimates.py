@@ -1,13 +1,14 @@
-"""How long runs will take, from the records of the same runs with any seed, of any campaign."""
+"""How long runs will take, from the records of the same runs with any seed, on the same machines."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from statistics import fmean
 
 from experiments.campaign.campaign import campaigns, open_campaign
+from experiments.campaign.identity import are_others
 from experiments.records.record import Record
 from experiments.util.errors import UserError
 from training.spec import RunSpec
@@ -16,12 +17,21 @@ from training.spec import RunSpec
 class Estimates:
     """How long earlier runs took."""
 
-    def __init__(self, results: Path) -> None:
-        """Reads every campaign in `results`; skips damaged ones, which `check` names."""
+    def __init__(self, results: Path, machines: Mapping[str, str]) -> None:
+        """Reads every campaign in `results` that is not of others than these machines.
+
+        Skips damaged ones, which `check` names.
+
+        Args:
+            results: the folder with the results of all matrices.
+            machines: digests of their ids, by node; empty = not known.
+        """
         self._seconds: dict[str, list[float]] = defaultdict(list)
         for folder in [folder for matrix in sorted(results.glob("*")) for folder in campaigns(matrix)]:
             try:
                 campaign = open_campaign(folder)
+                if are_others(campaign.file.identity.machines, machines):
+                    continue
                 for run in campaign.file.plan:
                     record = campaign.counting(run.run_id)
                     if record is not None:

@@ -54,7 +54,7 @@ class Identity(FrozenModel):
             "runs": "the conditions on the cluster",
         }
         changed = [name for name in words if getattr(self, name) != getattr(other, name)]
-        if not are_others(self.machines, other.machines):
+        if not _rearranged(self.machines, other.machines):
             changed = [name for name in changed if name != "machines"]
         if {"dataset", "datasets"} <= set(changed):
             changed.remove("dataset")
@@ -68,7 +68,7 @@ class Identity(FrozenModel):
         same = ("code", "environment", "image", "hardware", "workers", "stacks")
         if any(getattr(self, name) != getattr(other, name) for name in same):
             return False
-        if are_others(self.machines, other.machines):
+        if _rearranged(self.machines, other.machines):
             return False
         if self.settings.get(stack) != other.settings.get(stack):
             return False
@@ -77,14 +77,22 @@ class Identity(FrozenModel):
 
 
 def are_others(machines: Mapping[str, str], others: Mapping[str, str]) -> bool:
-    """Whether a node is known to be one machine here and another there, or no name is in both.
+    """Whether two inventories are known to have different sets of machines, whatever their nodes' names.
 
     Of campaigns of earlier versions no machine is known: they are judged by all the rest.
     """
-    if not machines or not others:
-        return False
+    return bool(machines and others) and set(machines.values()) != set(others.values())
+
+
+def may_share_some(machines: Mapping[str, str], others: Mapping[str, str]) -> bool:
+    """Whether two inventories have a machine in common, as far as that is known."""
+    return not machines or not others or bool(set(machines.values()) & set(others.values()))
+
+
+def _rearranged(machines: Mapping[str, str], others: Mapping[str, str]) -> bool:
+    """Whether the machines are others, or have changed their places: then runs are not the same runs."""
     both = machines.keys() & others.keys()
-    return not both or any(machines[name] != others[name] for name in both)
+    return are_others(machines, others) or any(machines[name] != others[name] for name in both)
 
 
 def identity_of(

@@ -17,7 +17,7 @@ from experiments.campaign.concurrent import (
     whole_groups,
     why_not_side_by_side,
 )
-from experiments.campaign.identity import are_others, refuse_changed_launching
+from experiments.campaign.identity import may_share_some, refuse_changed_launching
 from experiments.campaign.plan import PlannedRun, make_plan
 from experiments.campaign.preparation import prepared_cluster
 from experiments.campaign.resume import Deadline, Options, campaign_for
@@ -77,12 +77,12 @@ def run_matrix(
                 "stacks": outside_stacks(),
             },
         )
-        # In all campaigns of these machines: a dead controller may have worked on another one than this
-        # command resumes.
+        # In all campaigns that had one of these machines: a dead controller may have worked on another one
+        # than this command resumes.
         for folder in campaigns(results / matrix.name):
             try:
                 other = open_campaign(folder)
-                if not are_others(other.file.identity.machines, prepared.cluster.machines):
+                if may_share_some(other.file.identity.machines, prepared.cluster.machines):
                     AttemptRunner(playbooks, other, prepared, git).recover()
             except UserError as error:
                 playbooks.screen.line(f"Skipped: {error}", "yellow")
@@ -98,7 +98,7 @@ def run_matrix(
             return 0
         selected = whole_groups(plan, selected)
         display.begins(campaign)
-        deadline = Deadline(options.max_time_s, began, results)
+        deadline = Deadline(options.max_time_s, began, results, prepared.cluster.machines)
         loop = _Loop(playbooks, campaign, prepared, git, display, side_by_side=options.side_by_side)
         status = loop.run(plan, selected, deadline, note)
     return display.judges(campaign) or status

@@ -79,18 +79,20 @@ def newest_campaign(
         choose: how to name a campaign; {} is its name.
 
     Raises:
-        UserError: all campaigns are of other machines.
+        UserError: all campaigns are of other machines, or it is not known which of them are.
     """
     there = campaigns(folder)[::-1]
     newest, of = there[0].name, {each: _machines_of(each) for each in there}
     if not machines:
+        unknown = "which machines this inventory has is not known before it is used (make plan)"
         known = [found for found in of.values() if found]
-        if not any(are_others(found, known[0]) for found in known):
-            return there[0], None
-        return there[0], (
-            f"There are campaigns of different machines, and which this inventory has is not known before it "
-            f"is used (make plan): the newest of all is taken, {newest}."
-        )
+        if any(are_others(found, known[0]) for found in known):
+            raise UserError(
+                f"There are campaigns of {folder.name} of different machines, and {unknown}. Name one of "
+                f"them; {choose.format(newest)} is the newest."
+            )
+        remark = f"The newest campaign of {folder.name} is taken, {newest}: {unknown}."
+        return there[0], remark if known else None
     own = next((each for each in there if not are_others(of[each], machines)), None)
     how = f"{choose.format(newest)} chooses it"
     if own is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,10 +42,12 @@ class Options:
 class Deadline:
     """When a command must have ended."""
 
-    def __init__(self, limit_s: float | None, began: float, results: Path) -> None:
-        """The time counts from `began` (monotonic clock); `results` are read now."""
+    def __init__(
+        self, limit_s: float | None, began: float, results: Path, machines: Mapping[str, str]
+    ) -> None:
+        """The time counts from `began` (monotonic clock); results on these machines are read now."""
         self._end = None if limit_s is None else began + limit_s
-        self._estimates = Estimates(results) if limit_s is not None else None
+        self._estimates = Estimates(results, machines) if limit_s is not None else None
 
     def allows(self, *groups: Group) -> bool:
         """Whether these groups, one after another from now, would end in time, judging by earlier runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from experiments.analysis.compare import Change, changes
+from experiments.analysis.compare import Change, Unpaired, comparison
 from experiments.campaign.campaign import Campaign
 from experiments.report.formats import Format, interval, number
 from experiments.report.verdict_words import SCREEN, verdict
@@ -15,6 +15,16 @@ COLUMNS: Final = ("cell", "pairs", "train_s, B over A", "95 % interval", "B is",
 DIFFERENT_TIMES: Final = (
     "A and B ran at different times: whatever else changed on the machines is part of these differences."
 )
+WEIGHTS: Final = {True: "equal weights", False: "other weights", None: "weights not proven equal"}
+WITHOUT_PAIRS: Final = {
+    "cell of A": "A has no such runs",
+    "cell of B": "B has no such runs",
+    "runs of A": "no run of A counts",
+    "runs of B": "no run of B counts",
+    "runs of both": "no run of A or B counts",
+    "times": "its runs are disturbed, so their times don't count",
+    "seeds": "A and B have no seed in common",
+}
 UNLIKE: Final = {"work": "different work", "side by side": "side by side in one of them only"}
 RATIO: Final = Format(3)
 
@@ -25,6 +35,11 @@ class Limits:
 
     slower_percent: float | None = None  # how much longer B may take than A; None = any
     equal_weights: bool = False  # whether B's weights must be A's
+
+    @property
+    def any(self) -> bool:
+        """Whether anything is limited."""
+        return self.slower_percent is not None or self.equal_weights
 
     def broken_by(self, change: Change) -> list[str]:
         """What a cell does that it may not, in words.
@@ -39,7 +54,9 @@ class Limits:
                 f"{number(ratio.ratio, RATIO)} times as long (at least {number(least, RATIO)}), more than "
                 f"{self.slower_percent:g} % longer"
             )
-        if self.equal_weights and not change.same_weights:
+        if self.equal_weights and change.same_weights is None:
+            found.append("equal weights are not proven, because a run has no digest of its weights")
+        elif self.equal_weights and not change.same_weights:
             found.append("other weights")
         return found
 
@@ -47,29 +64,38 @@ class Limits:
 def compare(screen: Screen, first: Campaign, second: Campaign, limits: Limits) -> tuple[int, dict[str, Any]]:
     """Shows the times of every cell in the second campaign over those in the first.
 
-    Returns the exit code, 1 if a limit is broken, and all of it as JSON has it.
+    Returns the exit code, 1 if a limit is broken or a cell can't be held to it, and all of it as JSON has it.
 
     Raises:
         UserError: they have no run in common, or a record is damaged.
     """
-    found = changes(first, second)
+    found = comparison(first, second)
     names = [f"{campaign.file.matrix}, {campaign.file.name}" for campaign in (first, second)]
     screen.line(f"A: {names[0]}. B: {names[1]}.")
     differ = differences(first, second)
     screen.line(f"Not the same: {', '.join(differ) or 'nothing'}.")
-    screen.table("Train_s of B over A, seed by seed", COLUMNS, [_row(change) for change in found])
+    screen.table("Train_s of B over A, seed by seed", COLUMNS, [_row(change) for change in found.changes])
     screen.line(DIFFERENT_TIMES)
-    broken = [(change, limits.broken_by(change)) for change in found]
+    broken = [(change, limits.broken_by(change)) for change in found.changes]
     for change, faults in broken:
         for fault in faults:
             screen.line(f"Beyond the limit: {_cell(change)}: {fault}.", "bold red")
+    for each in found.unpaired:
+        begins = "Beyond the limit, as it can't be judged" if limits.any else "Not compared"
+        reason = WITHOUT_PAIRS[each.lacks]
+        screen.line(f"{begins}: {_cell(each)}: {reason}.", "bold red" if limits.any else "yellow")
     content = {
         "a": {"matrix": first.file.matrix, "campaign": first.file.name},
         "b": {"matrix": second.file.matrix, "campaign": second.file.name},
         "not_the_same": differ,
         "cells": [_as_json(change, faults) for change, faults in broken],
+        "without_pairs": [
+            {"axes": each.axes, "reason": WITHOUT_PAIRS[each.lacks], "beyond_limits": limits.any}
+            for each in found.unpaired
+        ],
     }
-    return int(any(faults for _, faults in broken)), content
+    failed = any(faults for _, faults in broken) or (limits.any and bool(found.unpaired))
+    return int(failed), content
 
 
 def _as_json(change: Change, faults: list[str]) -> dict[str, Any]:
@@ -82,8 +108,8 @@ def _as_json(change: Change, faults: list[str]) -> dict[str, Any]:
     }
 
 
-def _cell(change: Change) -> str:
-    return ", ".join(f"{name} {value}" for name, value in change.axes.items())
+def _cell(each: Change | Unpaired) -> str:
+    return ", ".join(f"{name} {value}" for name, value in each.axes.items())
 
 
 def differences(first: Campaign, second: Campaign) -> list[str]:
@@ -103,7 +129,7 @@ def _row(change: Change) -> list[str]:
         number(ratio.ratio, RATIO),
         "" if ratio.low is None else interval(ratio.low, ratio.high, RATIO),
         change_verdict(change),
-        "equal weights" if change.same_weights else "other weights",
+        WEIGHTS[change.same_weights],
     ]
 
 

@@ -181,7 +181,8 @@ def _of_controller(status: ClusterStatus, results: Path) -> Iterator[tuple[str, 
         if note.campaign is None:
             yield "campaign", f"{note.matrix}: {note.doing or 'starting'}"
             continue
-        observer = Observer(open_campaign(results / note.matrix / note.campaign), note, Estimates(results))
+        campaign = open_campaign(results / note.matrix / note.campaign)
+        observer = Observer(campaign, note, Estimates(results, campaign.file.identity.machines))
         state = observer.look()
         left = remaining_text(state.remaining)
         yield "campaign", f"{note.matrix}, {note.campaign}: {counts(state)}" + (f"; {left}" if left else "")

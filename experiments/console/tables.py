@@ -85,6 +85,9 @@ def show_work(screen: Screen, campaign: Campaign) -> None:
     """Which model is trained on which data."""
     works = [run.specification.work for run in campaign.file.plan]
     models = list(dict.fromkeys(work.model.text(work.data) for work in works))
+    if campaign.file.has_own_loop:
+        screen.line(f"Script: {'; '.join(models)}.")
+        return
     data, sets = data_words(campaign.file), len(campaign.file.data_of_runs)
     several = f", {counted(sets, 'data set')} in all" if sets > 1 else ""
     screen.line(

@@ -115,7 +115,8 @@ class _Watcher:
     def _observe(self, note: CommandNote) -> Observer | None:
         if self._observer is None and note.campaign is not None:
             campaign = open_campaign(self._results / note.matrix / note.campaign)
-            self._observer = Observer(campaign, note, Estimates(self._results))
+            estimates = Estimates(self._results, campaign.file.identity.machines)
+            self._observer = Observer(campaign, note, estimates)
         return self._observer
 
     def _say(self, text: str) -> None:

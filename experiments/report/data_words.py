@@ -17,6 +17,7 @@ class DataWords:
     name: str
     train: str  # samples
     validation: str
+    test: str  # likewise; "" if nothing is held out
     length: str  # tokens of a sample; "" if there are none
     metric: str  # by which people judge the models
     notes: str  # on the sources, as sentences; "" if there are none
@@ -30,6 +31,7 @@ def data_words(campaign: CampaignFile) -> DataWords:
         name=_any_of(each.name for each in data),
         train=_any_of(number(each.train, GROUPED) for each in data),
         validation=_any_of(number(each.validation, GROUPED) for each in data),
+        test=_any_of(number(each.test, GROUPED) for each in data if each.test),
         length=_any_of(str(each.tokens_per_sample) for each in data if each.tokens_per_sample),
         metric=_any_of(each.metric.replace("_", " ") for each in data),
         notes=" ".join(dict.fromkeys(filter(None, notes))),

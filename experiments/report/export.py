@@ -34,6 +34,7 @@ COLUMNS: Final = pa.schema(
         ("table", pa.string()),  # of the dissertation, with its epochs and runs
         ("epochs_there", pa.string()),
         ("runs_there", pa.int64()),
+        ("run_ids", pa.string()),  # of the row's cell: those that its figures come from
     ]
 )
 

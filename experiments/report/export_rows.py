@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from experiments.analysis.analysis import Analysis
@@ -10,7 +10,8 @@ from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.from_texts import FromTexts
 from experiments.analysis.ladders import Waterfall
 from experiments.analysis.statistics import Difference, Estimate, Ratio
-from experiments.analysis.users import Occasion
+from experiments.analysis.users import Occasion, User
+from experiments.records.record import Record
 from experiments.report.names import setting_text
 
 Row = dict[str, Any]
@@ -41,7 +42,12 @@ def _cell(cell: Cell, section: str) -> Row:
         "workers": cell.workers,
         "epochs": cell.epochs,
         "setting": setting_text(cell.settings),
+        "run_ids": _ids(cell.records),
     }
+
+
+def _ids(records: Sequence[Record]) -> str:
+    return " ".join(record.run_id for record in records)
 
 
 def _figure(quantity: str, value: float | None, runs: int, **more: Any) -> Row:
@@ -131,7 +137,8 @@ def _run_rows(figures: Figures) -> Iterator[Row]:
     """Every run's own times, which the means are made from and which show outliers."""
     for cell in figures.cells:
         for record in cell.records:
-            run = {"run": record.run_id, "seed": record.specification.work.seed}
+            seed = record.specification.work.seed
+            run = {"run": record.run_id, "seed": seed, "run_ids": record.run_id}
             for clock, seconds in (("train_s", record.train_s), ("total_s", record.total_s)):
                 if seconds is not None:
                     yield _cell(cell, "runs") | _figure(f"{clock} of the run", seconds, 1, **run)
@@ -145,6 +152,7 @@ def _reference_rows(analysis: Analysis) -> Iterator[Row]:
             "stack": each.cell.stack,
             "workers": each.cell.workers,
             "epochs": each.cell.epochs,
+            "run_ids": _ids(each.cell.records),
             "reference": reference.value,
             "band_low": reference.low,
             "band_high": reference.high,
@@ -177,20 +185,22 @@ def _from_texts_rows(each: FromTexts, baseline: str) -> Iterator[Row]:
 
 
 def _occasion_rows(each: Occasion) -> Iterator[Row]:
-    cell = _cell(each.cell, "users")
+    alone = _cell(each.cell, "users")
     seeds = ", ".join(str(user.seed) for user in each.users)
 
-    def row(users: str) -> Row:
-        return cell | {"setting": ", ".join(filter(None, (cell["setting"], users)))}
+    def row(words: str, users: Sequence[User]) -> Row:
+        own = _ids([user.record for user in users])
+        return alone | {"setting": ", ".join(filter(None, (alone["setting"], words))), "run_ids": own}
 
     for user in each.users:
-        one = row(f"seed {user.seed} of {seeds}")
+        one = row(f"seed {user.seed} of {seeds}", [user])
+        of_alone = one | {"run_ids": alone["run_ids"]}
         yield one | _figure("took_s", user.took_s, 1)
-        yield one | _figure("took_s alone", user.alone.took_s, user.alone.runs)
+        yield of_alone | _figure("took_s alone", user.alone.took_s, user.alone.runs)
         yield one | _figure("waited_s", user.waited_s, 1)
-        yield one | _figure("waited_s alone", user.alone.waited_s, user.alone.runs)
+        yield of_alone | _figure("waited_s alone", user.alone.waited_s, user.alone.runs)
         yield one | _figure("slowdown", user.slowdown, 1)
-    whole, runs = row(f"seeds {seeds}"), len(each.users)
+    whole, runs = row(f"seeds {seeds}", each.users), len(each.users)
     yield whole | _figure("fairness", each.fairness, runs)
     yield whole | _figure("makespan_s", each.makespan_s, runs)
     yield whole | _figure("in turn, alone", each.in_turn_s, runs)

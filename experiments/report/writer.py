@@ -20,7 +20,7 @@ from experiments.report.names import work_name
 from experiments.report.plots import plots_of
 from experiments.report.sections.attempts import attempts_table, not_run_table
 from experiments.report.sections.conclusions import conclusions, weights_sentence
-from experiments.report.sections.conditions import common_facts, work_text
+from experiments.report.sections.conditions import common_facts
 from experiments.report.sections.data_sets import data_sets_table
 from experiments.report.sections.decisions import decisions_table
 from experiments.report.sections.dissertation import dissertation_table
@@ -42,6 +42,7 @@ from experiments.report.sections.time_splits import time_splits_table
 from experiments.report.sections.times import times_table
 from experiments.report.sections.users import users_tables
 from experiments.report.tables import Table
+from experiments.report.training_words import work_text
 from experiments.util.files import write_whole
 
 TEMPLATES: Final = Path(__file__).parent / "templates"

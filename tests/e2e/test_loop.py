@@ -425,6 +425,7 @@ def test_a_script_runs_as_it_is_on_two_stacks(testbed: Testbed) -> None:
     report = next((testbed.root / "results" / "reporting").glob("*/report.md")).read_text(encoding="utf-8")
     assert "Equal work gave equal weights, to the last bit" in report
     assert "What each stack asks of the script" in report
+    assert "| ddp | 0 | 1 |" in report and "| spark | 0 | 1 |" in report  # lines changed, files added
 
 
 @pytest.mark.wide

@@ -37,7 +37,7 @@ def data_sets_table(figures: Figures) -> Table:
                 data.name,
                 *(value_text(first[digest].axes[axis]) for axis in axes),
                 Value(data.train, GROUPED),
-                Value(data.validation, GROUPED),
+                Value(data.validation or None, GROUPED),
                 Value(data.tokens_per_sample),
                 Value(used.count(digest)),
                 Value(digest[:DIGITS], kind="code"),

@@ -9,6 +9,7 @@ from experiments.analysis.dissertation import Dissertation
 from experiments.analysis.dissertation_figures import PublishedFigure, Quantity
 from experiments.report.formats import RATIO, Format, Value, number
 from experiments.report.names import stack_text
+from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 
 FORMATS: Final[dict[Quantity, Format]] = {"accuracy": Format(4), "efficiency, %": Format(0)}
@@ -60,7 +61,7 @@ def _row(each: PublishedFigure) -> list[Value | str]:
         Value(each.here, form, low=each.low, high=each.high),
         Value(each.published, form),
         Value(each.ratio, Format(3)),
-        Value(each.runs),
+        run_count(each.runs),
         Value(each.published_runs),
     ]
 

@@ -9,6 +9,7 @@ from experiments.analysis.from_texts import FromTexts
 from experiments.analysis.statistics import Estimate
 from experiments.report.formats import GROUPED, P_VALUE, TENTHS, Format, Value, number, plain_interval
 from experiments.report.names import stack_text
+from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 from experiments.report.verdict_words import corrected_text, verdict
 from experiments.util.words import counted
@@ -55,7 +56,7 @@ def _row(each: FromTexts) -> list[Value | str]:
     against: list[Value | str] = [Value(None)] * 6
     if ratio is not None:
         against = [
-            Value(ratio.n),
+            run_count(ratio.n),
             Value(preparing.ratio if preparing else None, RATIO),
             Value(ratio.ratio, RATIO),
             plain_interval(ratio.low, ratio.high, RATIO),

@@ -9,6 +9,7 @@ from typing import Any, Final
 from experiments.analysis.ladders import SkippedRung, Step, Waterfall
 from experiments.report.formats import P_VALUE, Format, Value, number, plain_interval, quantity, span
 from experiments.report.names import ladder_name, phase_name
+from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 from experiments.report.verdict_words import corrected_text, step_verdict
 
@@ -84,7 +85,7 @@ def _row(waterfall: Waterfall, step: Step, mark: str = "") -> list[Value | str]:
         ladder_name(waterfall),
         mark + step.above,
         step.below,
-        Value(seconds.n),
+        run_count(seconds.n),
         Value(seconds.mean, CHANGE),
         plain_interval(seconds.low, seconds.high, CHANGE),
         Value(percent.mean if percent else None, SHARE),

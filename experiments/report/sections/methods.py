@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from experiments.analysis.figures import Figures
+from experiments.campaign.campaign import CampaignFile
 from experiments.cluster.room import differences
+from experiments.report.data_words import data_words
 from experiments.report.names import value_text
 from experiments.report.sections.conclusions import weights_sentence
-from experiments.report.sections.conditions import common_facts, varying, work_text
+from experiments.report.sections.conditions import common_facts, varying
 from experiments.report.sections.times import adopted_remark, disturbed_remark
+from experiments.report.training_words import trained_text
 from experiments.util.words import counted, listed
 
 TITLE: Final = "Methods, to quote"
@@ -26,7 +29,7 @@ def _sentences(figures: Figures) -> Iterator[str]:
     campaign, environment = figures.campaign, figures.campaign.environment
     facts = dict(common_facts(figures))
     stacks = list(dict.fromkeys(record.specification.stack for record in figures.counting))
-    yield f"We trained {work_text(campaign)} ({facts['Training']})."
+    yield from _trained(campaign, facts)
     seeds = sorted({record.specification.work.seed for record in figures.counting})
     named = listed([str(seed) for seed in seeds])
     which = f"the seed {named}" if len(seeds) == 1 else f"the seeds {named}"
@@ -48,6 +51,8 @@ def _sentences(figures: Figures) -> Iterator[str]:
         f"{first.cpu} with {counted(first.cores, 'core')}{unequal}; link: {facts['Link']}; device: "
         f"{facts['Device']}; pinning: {environment.pinning}."
     )
+    if gpus := sorted({rank.gpu.name for record in figures.counting for rank in record.ranks if rank.gpu}):
+        yield f"GPUs: {listed(gpus)}."
     of_ranks = figures.counting[0].ranks[0].versions
     versions = {name: of_ranks[name] for name in SHOWN if name in of_ranks} | environment.versions
     known = [f"{name} {version}" for name, version in versions.items()]
@@ -61,3 +66,17 @@ def _sentences(figures: Figures) -> Iterator[str]:
     if noted := [record for record in figures.counting if record.notes]:
         yield f"The report has notes on {counted(len(noted), 'run')} of them."
     yield f"Software: trainbed, campaign {campaign.matrix}/{campaign.name}."
+
+
+def _trained(campaign: CampaignFile, facts: Mapping[str, str]) -> Iterator[str]:
+    if campaign.has_own_loop:
+        yield f"We ran {trained_text(campaign)} ({facts['Script']}; {facts['Training']})."
+        yield "Its optimiser, its precision and how it validates are its own, and not known here."
+        return
+    yield f"We trained {trained_text(campaign)} ({facts['Training']})."
+    test = data_words(campaign).test
+    yield (
+        f"A test split of {test} samples was held out, and looked at once, after the last epoch."
+        if test
+        else "No test split was held out."
+    )

@@ -8,6 +8,7 @@ from typing import Final
 from experiments.analysis.figures import Cell, phase_names
 from experiments.report.formats import RATIO, TENTHS, Value
 from experiments.report.names import phase_name, stack_text
+from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 
 TITLE: Final = "Where the time goes"
@@ -31,7 +32,7 @@ def phases_table(cells: Sequence[Cell]) -> Table:
                 stack_text(cell.stack, cell.settings),
                 Value(cell.workers),
                 Value(cell.epochs),
-                Value(sum(record.phases is not None for record in cell.records)),
+                run_count(sum(record.phases is not None for record in cell.records)),
                 *(Value(cell.phases.get(name, 0.0), RATIO) for name in phases),
                 Value(cell.phases_total_s, RATIO),
                 Value(around.mean, TENTHS, low=around.low, high=around.high) if around else Value(None),

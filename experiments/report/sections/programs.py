@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from experiments.analysis.analysis import Analysis
+from experiments.analysis.between import Asked
 from experiments.report.formats import GROUPED, Value
 from experiments.report.names import stack_text
 from experiments.report.tables import Table, columns
+from experiments.util.words import counted
 
 TITLE: Final = "What each stack asks of the script"
+COLUMNS: Final = ("stack", "lines changed", "files added", "their lines of code", "words of the command")
 
 
 def programs_table(analysis: Analysis) -> Table:
     """A row for each stack; none if the campaign's runs have no program of their own."""
-    calls = {
+    commands = {
         record.specification.stack: len(record.launch.command)
         for record in analysis.figures.counting
         if record.launch is not None
@@ -22,19 +26,31 @@ def programs_table(analysis: Analysis) -> Table:
     return Table(
         title=TITLE,
         before=(
-            "After the dissertation's table 5.10 and its section 5.5.3. The script ran as it is: every rank "
-            "checked that its files are those that were given, so no line of it was changed and no file was "
-            "added to it. What a stack needs besides, trainbed brings: files and lines of code are those of "
-            "its launcher, which runs on the nodes; words are those of the command that starts it."
+            "After the dissertation's table 5.10 and its section 5.5.3. Lines changed: in the script and the "
+            "Python files beside it, between what was given when the campaign began and what ran on the "
+            "stack, by the digests that every rank checks. Files added, and their lines of code: the stack's "
+            "launcher, which trainbed brings. Words: of the command that starts the stack."
         ),
-        columns=columns("stack", "files between", "lines of code", "words of the command", words=("stack",)),
+        columns=columns(*COLUMNS, words=("stack",)),
         rows=[
             [
                 stack_text(stack, {}),
+                Value(each.changed, GROUPED),
                 Value(each.files),
                 Value(each.lines, GROUPED),
-                Value(calls.get(stack)),
+                Value(commands.get(stack)),
             ]
-            for stack, each in analysis.between.items()
+            for stack, each in analysis.asked.by_stack.items()
         ],
+        after=list(_remarks(analysis.asked)),
     )
+
+
+def _remarks(found: Asked) -> Iterator[str]:
+    if any(each.changed is None for each in found.by_stack.values()):
+        yield "Lines changed are not counted where the campaign has not kept the text, or no run counts."
+    if found.calls is not None:
+        yield (
+            f"{counted(found.calls, 'line')} of what was given import trainbed's optional calls or make one: "
+            "the comparison asks for them, not a stack."
+        )

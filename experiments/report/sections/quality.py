@@ -8,6 +8,7 @@ from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.statistics import Estimate
 from experiments.report.formats import Format, Value, plain_interval
 from experiments.report.names import stack_text
+from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 
 TITLE: Final = "How good the models are"
@@ -38,7 +39,7 @@ def _row(cell: Cell, name: str, found: Estimate) -> list[Value | str]:
         Value(cell.workers),
         Value(cell.epochs),
         name.replace("_", " "),
-        Value(found.n),
+        run_count(found.n),
         Value(found.mean, SHARE),
         Value(found.sd, SHARE),
         plain_interval(found.low, found.high, SHARE),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Final
 
 from experiments.analysis.figures import Cell, Figures
 from experiments.campaign.attempt import OUTPUTS
+from experiments.campaign.plan import PlannedRun
+from experiments.records.record import Record
 from experiments.report.formats import Value
 from experiments.report.names import stack_text
 from experiments.report.tables import Table, columns
@@ -28,23 +30,47 @@ def records_table(figures: Figures) -> Table:
             "outputs with their digests; `check` compares them."
         ),
         columns=columns(*("stack", "workers", "epochs", RECORDS, *traced), words=("stack", RECORDS, TRACES)),
-        rows=[
-            [
-                stack_text(cell.stack, cell.settings),
-                Value(cell.workers),
-                Value(cell.epochs),
-                Value(
-                    None,
-                    links=tuple(
-                        (str(record.specification.work.seed), figures.places[record.run_id])
-                        for record in cell.records
-                    ),
-                ),
-                *([Value(None, links=_traces(cell, figures.places))] if traced else []),
-            ]
-            for cell in cells
-        ],
+        rows=[*_cell_rows(cells, figures, traced=bool(traced)), *_users_rows(figures, traced=bool(traced))],
     )
+
+
+def run_count(count: int) -> Value:
+    """How many runs, or pairs of runs, a figure comes from; it leads to their records."""
+    return Value(count, section=TITLE if count else "")
+
+
+def _cell_rows(cells: Sequence[Cell], figures: Figures, *, traced: bool) -> Iterator[list[Value | str]]:
+    for cell in cells:
+        yield [
+            stack_text(cell.stack, cell.settings),
+            Value(cell.workers),
+            Value(cell.epochs),
+            _records(cell.records, figures),
+            *([Value(None, links=_traces(cell, figures.places))] if traced else []),
+        ]
+
+
+def _records(records: Sequence[Record], figures: Figures) -> Value:
+    links = tuple((str(record.specification.work.seed), figures.places[record.run_id]) for record in records)
+    return Value(None, links=links)
+
+
+def _users_rows(figures: Figures, *, traced: bool) -> Iterator[list[Value | str]]:
+    """The runs of users who began at once, which are in no cell."""
+    counting = {record.run_id: record for record in figures.counting}
+    groups: dict[tuple[tuple[str, str], ...], list[PlannedRun]] = {}
+    for run in figures.campaign.measured:
+        if run.together and run.run_id in counting:
+            groups.setdefault(run.cell, []).append(run)
+    for runs in groups.values():
+        specification = runs[0].specification
+        yield [
+            f"{stack_text(specification.stack, runs[0].axes)}, users at once",
+            Value(specification.work.workers),
+            Value(specification.work.epochs),
+            _records([counting[run.run_id] for run in runs], figures),
+            *([Value(None)] if traced else []),
+        ]
 
 
 def _traces(cell: Cell, places: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -7,6 +7,7 @@ from typing import Any, Final
 from experiments.analysis.references import CheckedFigure, ReferenceCheck
 from experiments.matrix.references import OVERHEADS, Reference
 from experiments.report.formats import CHANGE, PERCENT, Format, Value, interval, plain_interval, quantity
+from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 
 FORMATS: Final = {
@@ -29,7 +30,7 @@ def references_table(found: ReferenceCheck) -> Table:
             each.reference.quantity,
             Value(each.here, FORMATS[each.reference.quantity]),
             *_reference(each.reference),
-            Value(each.n),
+            run_count(each.n),
             outcome_text(each),
         ]
         for each in found.checked

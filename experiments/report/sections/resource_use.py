@@ -10,6 +10,7 @@ from experiments.records.rank_use import RankUse, Read
 from experiments.records.record import Rank, Record
 from experiments.report.formats import RATIO, TENTHS, Format, Value
 from experiments.report.names import stack_text
+from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 from experiments.util.words import counted
 
@@ -63,7 +64,7 @@ def resource_use_table(found: Sequence[CellUse]) -> Table:
                 stack_text(each.cell.stack, each.cell.settings),
                 Value(each.cell.workers),
                 Value(each.cell.epochs),
-                Value(each.runs),
+                run_count(each.runs),
                 *(_figure(name, each) for name in HEADS),
             ]
             for each in found

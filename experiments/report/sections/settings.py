@@ -8,6 +8,7 @@ from typing import Final
 from experiments.analysis.settings import SettingComparison
 from experiments.report.formats import P_VALUE, Format, Value, plain_interval
 from experiments.report.names import setting_text, value_text
+from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 from experiments.report.verdict_words import corrected_text, verdict
 
@@ -33,7 +34,7 @@ def settings_table(found: Sequence[SettingComparison]) -> Table:
                 value_text(each.value),
                 value_text(each.first),
                 where_text(each),
-                Value(each.ratio.n),
+                run_count(each.ratio.n),
                 Value(each.ratio.ratio, RATIO),
                 plain_interval(each.ratio.low, each.ratio.high, RATIO),
                 Value(each.ratio.p, P_VALUE),

@@ -9,6 +9,7 @@ from experiments.analysis.comparisons import StackComparison
 from experiments.analysis.figures import Figures
 from experiments.report.formats import P_VALUE, Format, Value, plain_interval
 from experiments.report.names import stack_text
+from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 from experiments.report.verdict_words import corrected_text, verdict
 
@@ -55,7 +56,7 @@ def comparisons_table(found: Sequence[StackComparison], baseline: str, doubt: st
                 stack_text(each.cell.stack, each.cell.settings),
                 Value(each.cell.workers),
                 Value(each.cell.epochs),
-                Value(each.ratio.n),
+                run_count(each.ratio.n),
                 Value(each.ratio.ratio, RATIO),
                 plain_interval(each.ratio.low, each.ratio.high, RATIO),
                 Value(each.ratio.p, P_VALUE),

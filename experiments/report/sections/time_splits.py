@@ -9,6 +9,7 @@ from experiments.analysis.comparisons import TimeSplit
 from experiments.analysis.statistics import Split
 from experiments.report.formats import TENTHS, Format, Value
 from experiments.report.names import stack_text
+from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 
 TITLE: Final = "Fixed and per step"
@@ -40,7 +41,7 @@ def time_splits_table(found: Sequence[TimeSplit]) -> Table:
             [
                 stack_text(each.stack, each.settings),
                 Value(each.workers),
-                Value(each.here.n),
+                run_count(each.here.n),
                 *_parts(each.here),
                 *_parts(each.dissertation),
             ]

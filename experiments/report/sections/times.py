@@ -144,9 +144,7 @@ def _remarks(figures: Figures) -> list[str]:
     }[figures.same_steps]
     accuracy, metric = accuracy_note(filled, figures.campaign), _metric(figures)
     return [
-        OF_PROGRAMS
-        if any(run.specification.work.data.has_own_loop for run in figures.campaign.measured)
-        else OF_THE_LOOP,
+        OF_PROGRAMS if figures.campaign.has_own_loop else OF_THE_LOOP,
         "total_s: seconds from submission until the run's data was on the controller.",
         f"train_s, total_s, {metric}: ± is the standard deviation over the seeds.",
         "Runs: how many of the planned runs a row's figures come from. Ratios are geometric means over pairs "

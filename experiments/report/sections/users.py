@@ -8,6 +8,7 @@ from experiments.analysis.figures import Figures
 from experiments.analysis.users import Occasion
 from experiments.report.formats import PERCENT, RATIO, TENTHS, Format, Value, number, quantity
 from experiments.report.names import stack_text
+from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 from experiments.util.words import counted
 
@@ -53,7 +54,7 @@ def _users(found: Sequence[Occasion]) -> Table:
                 Value(user.slowdown, RATIO),
                 Value(user.alone.waited_s, TENTHS),
                 Value(user.waited_s, TENTHS),
-                Value(user.alone.runs),
+                run_count(user.alone.runs),
                 ", ".join(user.nodes),
             ]
             for each in found
@@ -88,7 +89,7 @@ def _occasions(found: Sequence[Occasion]) -> Table:
         rows=[
             [
                 *_place(each),
-                Value(len(each.users)),
+                run_count(len(each.users)),
                 Value(each.fairness, Format(3)),
                 Value(each.makespan_s, TENTHS),
                 Value(each.in_turn_s, TENTHS),

@@ -10,6 +10,7 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 
 from training.settings import DataSettings, ModelSettings, NotNegative
 
+PLACES: Final = ("files", "out")
 PLACEHOLDERS: Final = (
     "epochs",
     "seed",
@@ -22,8 +23,7 @@ PLACEHOLDERS: Final = (
     "learning_rate",
     "warmup_steps",
     "weight_decay",
-    "files",
-    "out",
+    *PLACES,
 )
 """What arguments may name in braces: fields of the work, the folder of the files, and that for results."""
 
@@ -89,6 +89,12 @@ class Model(ModelSettings):
                 + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
             )
         return arguments
+
+    @property
+    def told(self) -> tuple[str, ...]:
+        """Those in its arguments."""
+        named = [name for text in self.arguments for name in PLACEHOLDER.findall(text)]
+        return tuple(name for name in dict.fromkeys(named) if name not in PLACES)
 
     def text(self, data: DataSettings) -> str:
         """`train.py --epochs {epochs}`."""

@@ -8,14 +8,16 @@ from typing import Any
 
 import pytest
 
-from experiments.analysis.compare import changes
+from experiments.analysis.compare import comparison
 from experiments.analysis.verdicts import Outcome, outcome
 from experiments.campaign.plan import PlannedRun
 from experiments.cli import main
 from experiments.console.comparison import change_verdict, differences
 from experiments.util.errors import UserError
+from tests.unit.experiments.analysis.test_figures import of_specification
 from tests.unit.experiments.documented_json import documented, fields
 from tests.unit.experiments.made_up_records import STARTED, campaign, planned, record, spec
+from tests.unit.experiments.report.test_programs import script_run
 
 
 def made(folder: Path, factor: float, **changed: Any) -> Any:
@@ -32,7 +34,7 @@ def made(folder: Path, factor: float, **changed: Any) -> Any:
 @pytest.mark.parametrize(("factor", "shown"), [(1.1, "longer"), (0.9, "shorter"), (1.0, "same")])
 def test_cells_are_paired_by_seed(tmp_path: Path, factor: float, shown: Outcome) -> None:
     first, second = made(tmp_path / "a", 1.0), made(tmp_path / "b", factor)
-    (change,) = changes(first, second)
+    (change,) = comparison(first, second).changes
     assert change.ratio.ratio == pytest.approx(factor) and change.ratio.n == 5
     assert outcome(change.ratio) == shown
     assert change.same_weights
@@ -41,7 +43,7 @@ def test_cells_are_paired_by_seed(tmp_path: Path, factor: float, shown: Outcome)
 
 def test_other_weights_are_said(tmp_path: Path) -> None:
     first, second = made(tmp_path / "a", 1.0), made(tmp_path / "b", 1.0, weights_digest="f" * 64)
-    assert not changes(first, second)[0].same_weights
+    assert not comparison(first, second).changes[0].same_weights
 
 
 def test_a_verdict_on_other_work_says_so(tmp_path: Path) -> None:
@@ -52,7 +54,7 @@ def test_a_verdict_on_other_work_says_so(tmp_path: Path) -> None:
     axes = {"stack": "ddp", "workers": 2, "epochs": 2, "seed": 1}
     plan = [PlannedRun(run_id=other.run_id, axes=axes, specification=other)]
     second = campaign(tmp_path / "b", plan, [record("ddp", 2, 50.0, 60.0, **changed)])
-    (change,) = changes(made(tmp_path / "a", 1.0), second)
+    (change,) = comparison(made(tmp_path / "a", 1.0), second).changes
     assert (outcome(change.ratio), change.unlike) == ("single", "work")
     assert change_verdict(change).endswith("; different work")
 
@@ -71,7 +73,7 @@ def test_a_verdict_on_runs_side_by_side_against_runs_that_were_alone_says_so(tmp
         return campaign(tmp_path / folder, [planned("ddp", *run) for run in runs], records)
 
     second = cells("b", 1.1, why="side by side", begun=STARTED)
-    beside, alone = changes(cells("a", 1.0), second)
+    beside, alone = comparison(cells("a", 1.0), second).changes
     assert outcome(beside.ratio) == outcome(alone.ratio) == "longer"
     assert (beside.unlike, alone.unlike) == ("side by side", None)
 
@@ -79,7 +81,7 @@ def test_a_verdict_on_runs_side_by_side_against_runs_that_were_alone_says_so(tmp
 def test_campaigns_without_a_run_in_common_are_refused(tmp_path: Path) -> None:
     other = campaign(tmp_path / "b", [planned("spark", 1)], [record("spark", 1, 5.0, 6.0)])
     with pytest.raises(UserError, match="have no run in common"):
-        changes(made(tmp_path / "a", 1.0), other)
+        comparison(made(tmp_path / "a", 1.0), other)
 
 
 def test_the_command_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,3 +119,64 @@ def test_the_command_can_be_a_gate(tmp_path: Path, capsys: pytest.CaptureFixture
     with pytest.raises(SystemExit):
         main(["compare", *folders, "--max-slower", "-3"])
     assert "'-3' is not a percentage" in capsys.readouterr().err
+
+
+def test_weights_without_digests_are_not_proven_equal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = []
+    for name in ("a", "b"):
+        made_up = script_run("ddp", 1)
+        changed: dict[str, Any] = of_specification(made_up) | {"validation_correct": None}
+        new = record("ddp", 2, 30.0, 45.0, **changed | {"weights_digest": None})
+        axes = {"stack": "ddp", "workers": 2, "epochs": 2, "seed": 1}
+        plan = [PlannedRun(run_id=made_up.run_id, axes=axes, specification=made_up)]
+        folders.append(str(campaign(tmp_path / name, plan, [new]).folder))
+    assert main(["compare", *folders]) == 0
+    said = capsys.readouterr().out
+    assert "not proven" in said and "equal weights" not in said
+    assert main(["compare", *folders, "--json", "--equal-weights"]) == 1
+    printed = capsys.readouterr()
+    (cell,) = json.loads(printed.out)["cells"]
+    assert cell["equal_weights"] is None
+    assert "equal weights are not proven, because a run has no digest of its weights." in printed.err
+
+
+def test_a_cell_without_pairs_is_said_and_no_gate_passes_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = [planned("ddp", 2), planned("spark", 2), planned("determined", 2, cannot_run="It is not there.")]
+    good, other = record("ddp", 2, 30.0, 45.0), record("spark", 2, 30.0, 45.0)
+    failed: dict[str, Any] = {"status": "failed", "reason": "It broke."}
+    first = campaign(tmp_path / "a", plan, [good, other])
+    second = campaign(tmp_path / "b", plan, [good, record("spark", 2, 30.0, 45.0, **failed)])
+    third = campaign(tmp_path / "c", plan[:1], [good])
+    seeds = campaign(tmp_path / "d", [plan[0], planned("spark", 2, 2)], [good, record("spark", 2, 3, 4, 2)])
+
+    def lacks(one: Any, two: Any) -> list[tuple[str, str]]:
+        return [(each.axes["stack"], each.lacks) for each in comparison(one, two).unpaired]
+
+    assert lacks(first, first) == []  # what neither could run is not missing
+    assert lacks(first, second) == [("spark", "runs of B")]
+    assert lacks(second, first) == [("spark", "runs of A")]
+    assert lacks(second, second) == [("spark", "runs of both")]
+    assert lacks(first, third) == [("spark", "cell of B")]
+    assert lacks(third, first) == [("spark", "cell of A")]
+    assert lacks(first, seeds) == [("spark", "seeds")]
+
+    folders = [str(first.folder), str(second.folder)]
+    assert main(["compare", *folders, "--json"]) == 0
+    printed = capsys.readouterr()
+    assert "Not compared: stack spark, workers 2, epochs 2: no run of B counts." in printed.err
+    (cell,) = json.loads(printed.out)["without_pairs"]
+    assert cell == {
+        "axes": {"stack": "spark", "workers": 2, "epochs": 2},
+        "reason": "no run of B counts",
+        "beyond_limits": False,
+    }
+    for gate in (["--max-slower", "50"], ["--equal-weights"]):
+        assert main(["compare", *folders, *gate]) == 1
+        said = capsys.readouterr().out
+        assert "can't be judged: stack spark, workers 2, epochs 2: no run of B counts." in " ".join(
+            said.split()
+        )

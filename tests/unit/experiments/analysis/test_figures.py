@@ -10,8 +10,9 @@ import pytest
 from experiments.analysis.figures import Cell, figures_of, half_width
 from experiments.analysis.statistics import Ratio
 from experiments.campaign.plan import PlannedRun
+from experiments.records.record import Epoch
 from experiments.report.sections.conclusions import weights_sentence
-from experiments.report.sections.conditions import work_text
+from experiments.report.training_words import work_text
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec
 from training.spec import RunSpec
 
@@ -54,6 +55,21 @@ def test_accuracy_and_its_interval(tmp_path: Path) -> None:
     # 25,000 reviews: ±0.0047; 5,000 reviews: about ±0.010.
     assert half_width(0.826, 25000) == pytest.approx(0.0047, abs=5e-5)
     assert half_width(0.82, 5000) == pytest.approx(0.0106, abs=5e-5)
+
+
+def test_every_share_of_samples_has_the_width_of_one_evaluation(tmp_path: Path) -> None:
+    one = spec("ddp", 1)
+    work = one.work.model_copy(update={"data": one.work.data.model_copy(update={"test": 500})})
+    made = one.model_copy(update={"work": work})
+    shares = {"validation_accuracy": 0.78, "validation_top_5_accuracy": 0.9, "test_top_5_accuracy": 0.8}
+    last = {"epoch": 1, "seconds": 1.0, "validation_balanced_accuracy": 0.9} | shares
+    axes = {"stack": "ddp", "workers": 1, "epochs": 2, "seed": 1}
+    plan = [PlannedRun(run_id=made.run_id, axes=axes, specification=made)]
+    new = record("ddp", 1, 50.0, 62.0, **of_specification(made), epochs=[Epoch.model_validate(last)])
+    cell = cells(campaign(tmp_path, plan, [new]))["ddp", 1]
+    assert cell.one_evaluation("top_5_accuracy") == half_width(0.9, 1000)
+    assert cell.one_evaluation("test_top_5_accuracy") == half_width(0.8, 500)
+    assert cell.one_evaluation("balanced_accuracy") is None  # no share of samples
 
 
 def test_only_seeds_that_both_have_are_held_against_one_another(tmp_path: Path) -> None:

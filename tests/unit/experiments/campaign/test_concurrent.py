@@ -79,7 +79,7 @@ def test_users_begin_at_once_and_are_recorded_reported_and_checked(workplace: Wo
     assert "## Two users at once\n" in report and "4 runs began at once, as users of one cluster" in report
     assert "| plain | 1 | [1 of 1](#records) | 10.0 |" in report  # only the run that was alone
     # Estimates come only from runs that were alone.
-    estimates = Estimates(workplace.root / "results")
+    estimates = Estimates(workplace.root / "results", {})
     assert estimates.of(found[f"{FIRST}/01"].specification) == found["plain-w1-e2-s3/01"].total_s
 
 
@@ -196,12 +196,12 @@ def test_side_by_side_are_runs_of_one_worker_and_no_others(workplace: Workplace)
 
 def test_the_time_of_runs_side_by_side_is_the_longest_ones_and_of_users_the_sum(tmp_path: Path) -> None:
     runs = [planned("ddp", 1, seed) for seed in (1, 2)]
-    deadline = Deadline(15.0, time.monotonic(), tmp_path)
+    deadline = Deadline(15.0, time.monotonic(), tmp_path, {})
     users, beside = Group(runs, "users"), Group(runs, "side by side")
     assert deadline.allows(users, users)  # no duration is known yet
     deadline.learn([record("ddp", 1, 8.0, 10.0)])
     assert deadline.allows(beside) and not deadline.allows(users) and not deadline.allows(beside, beside)
-    assert Deadline(None, time.monotonic(), tmp_path).allows(users, users)
+    assert Deadline(None, time.monotonic(), tmp_path, {}).allows(users, users)
 
 
 def test_side_by_side_where_there_is_nothing_to_put_there(workplace: Workplace) -> None:
@@ -302,6 +302,12 @@ def test_the_tables_of_users(tmp_path: Path) -> None:
     }
     assert exported["spark", "seeds 1, 2", "fairness"]["value"] == pytest.approx(0.9)
     assert exported["ddp", "seed 2 of 1, 2", "slowdown"]["value"] == 1.55
+    ids = {run.axes["seed"]: run.run_id for run in there.file.plan if run.axes["stack"] == "ddp"}
+    assert exported["ddp", "seed 2 of 1, 2", "slowdown"]["run_ids"] == ids[2]
+    assert exported["ddp", "seed 2 of 1, 2", "took_s alone"]["run_ids"] == ids[3]
+    assert exported["ddp", "seeds 1, 2", "fairness"]["run_ids"] == f"{ids[1]} {ids[2]}"
+    (users,) = [row for row in shown["Records"].cells if row[0].value == "ddp, users at once"]
+    assert users[3].links == tuple((str(seed), f"{ids[seed]}/01/record.json") for seed in (1, 2))
     write_report(there)
     first = (there.folder / "report.html").read_bytes()
     write_report(there)

@@ -106,9 +106,14 @@ def test_reading_commands_take_the_campaigns_of_this_inventorys_machines(labs: L
     assert {each["campaign"]: each["differs"] for each in listed} == {here: [], there: ["the machines"]}
 
     labs.go_to("elsewhere")
-    output = labs.run("report", "small")
-    assert "which this inventory has is not known before it is used (make plan)" in output
-    assert f"the newest of all is taken, {there}." in output and labs.reports() == [there]
+    status, output = labs.workplace.run("report", "small")
+    assert (status, labs.reports()) == (2, [])
+    assert output == (
+        "There are campaigns of small of different machines, and which machines this inventory has is not "
+        f"known before it is used (make plan). Name one of them; CAMPAIGN={there} is the newest.\n"
+    )
+    labs.run("report", "small", "--campaign", there)
+    assert labs.reports() == [there]
     assert not (labs.workplace.cluster_folder / "calls.jsonl").exists(), "no node was asked"
     labs.run("plan", "small")
     status, output = labs.workplace.run("report", "small")
@@ -129,9 +134,59 @@ def test_an_inventory_whose_hosts_or_testbed_change_is_not_taken_for_what_it_was
     assert "is of other machines" in labs.run("report", "small")
     with monkeypatch.context() as other:
         other.setenv("TESTBED", "another")
-        assert "is not known before it is used" in labs.run("report", "small")
+        assert "is not known before it is used" in labs.workplace.run("report", "small")[1]
     (tmp_path / "here/hosts.yml").write_text("others\n", encoding="utf-8")
-    assert "is not known before it is used" in labs.run("report", "small")
+    assert "is not known before it is used" in labs.workplace.run("report", "small")[1]
+
+
+def test_an_inventory_not_used_yet_takes_the_newest_where_there_are_no_others(labs: Labs) -> None:
+    labs.go_to("here")
+    labs.run("run", "small", *ONLY)
+    (only,) = labs.workplace.campaigns()
+    labs.go_to("elsewhere")
+    output = labs.run("report", "small")
+    assert f"The newest campaign of small is taken, {only.name}: which machines this inventory has" in output
+    assert labs.reports() == [only.name]
+
+
+def test_a_lab_is_its_machines_whatever_their_names_and_number(labs: Labs) -> None:
+    labs.go_to("here")
+    labs.run("run", "small", *ONLY)
+    (first,) = labs.workplace.campaigns()
+    # The same machines under other names: its results are this inventory's, but nothing is resumed.
+    path = labs.workplace.cluster_folder / "cluster.json"
+    whole = json.loads(path.read_text())
+    renamed = {name.replace("worker", "node"): node for name, node in whole["nodes"].items()}
+    path.write_text(json.dumps(whole | {"nodes": renamed, "workers": ["node1", "node2"]}))
+    labs.run("plan", "small")
+    assert "of other machines" not in labs.run("report", "small") and labs.reports() == [first.name]
+    # Some of them: another lab.
+    some = {name: node for name, node in whole["nodes"].items() if name != "worker2"}
+    path.write_text(json.dumps(whole | {"nodes": some, "workers": ["worker1"]}))
+    labs.run("plan", "small", *ONLY)
+    status, output = labs.workplace.run("report", "small")
+    assert status == 2 and "No campaign of small is of this inventory's machines." in output
+    # All of them, two in each other's place: what they make now is not the same.
+    path.write_text(json.dumps(whole))
+    swapped = json.loads(path.read_text())
+    nodes = swapped["nodes"]
+    nodes["worker1"]["machine"], nodes["worker2"]["machine"] = "here worker2", "here worker1"
+    path.write_text(json.dumps(swapped))
+    output = labs.run("run", "small", *ONLY)
+    assert "the machines. This starts a new campaign." in output and not adopted(output)
+
+
+def test_times_of_other_machines_are_no_estimate(labs: Labs) -> None:
+    labs.go_to("here")
+    labs.run("run", "small", *ONLY)
+
+    def expected() -> list[float | None]:
+        printed = labs.workplace.run("plan", "small", *ONLY, "--json")[1]
+        return [run["expected_s"] for run in json.loads(printed[printed.index("{\n") :])["runs"]]
+
+    assert None not in expected()
+    labs.go_to("there")
+    assert expected() == [None]
 
 
 def test_campaigns_of_earlier_versions_are_judged_by_all_the_rest(labs: Labs) -> None:
@@ -181,9 +236,10 @@ def test_damaged_notes_are_named(labs: Labs) -> None:
     [
         ({}, {"a": "1"}, False),
         ({"a": "1"}, {}, False),
-        ({"a": "1"}, {"a": "1", "b": "2"}, False),
+        ({"a": "1"}, {"a": "1", "b": "2"}, True),
         ({"a": "1", "b": "2"}, {"a": "1", "b": "3"}, True),
-        ({"a": "1"}, {"b": "1"}, True),
+        ({"a": "1"}, {"b": "1"}, False),
+        ({"a": "1", "b": "2"}, {"a": "2", "b": "1"}, False),
     ],
 )
 def test_machines_are_others_where_that_is_known(

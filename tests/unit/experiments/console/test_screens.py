@@ -58,7 +58,7 @@ def made(tmp_path: Path, plan: list[PlannedRun]) -> Campaign:
 
 
 def test_the_plan(made: Campaign, plan: list[PlannedRun], capsys: pytest.CaptureFixture[str]) -> None:
-    show_plan(Screen(), plan, "made", Estimates(made.folder.parent.parent), WORKERS)
+    show_plan(Screen(), plan, "made", Estimates(made.folder.parent.parent, {}), WORKERS)
 
     assert capsys.readouterr().out == kept("plan.txt")
 
@@ -67,7 +67,7 @@ def test_below_the_plan_is_how_workers_differ_and_which_cores_no_run_uses(
     made: Campaign, plan: list[PlannedRun], capsys: pytest.CaptureFixture[str]
 ) -> None:
     unlike = WORKERS["worker1"].model_copy(update={"cores": 3, "memory_mb": 8000})
-    show_plan(Screen(), plan, "made", Estimates(made.folder.parent.parent), WORKERS | {"worker1": unlike})
+    show_plan(Screen(), plan, "made", Estimates(made.folder.parent.parent, {}), WORKERS | {"worker1": unlike})
 
     *_, differ, spare = capsys.readouterr().out.splitlines()
     assert differ == (
@@ -104,7 +104,7 @@ def test_a_running_campaign(made: Campaign, capsys: pytest.CaptureFixture[str]) 
     attempt = made.new_attempt(plan[3].run_id)
     attempt.begin(STARTED + timedelta(hours=1))
     tell(attempt)
-    observer = Observer(made, note, Estimates(made.folder.parent.parent))
+    observer = Observer(made, note, Estimates(made.folder.parent.parent, {}))
 
     lines = LinePrinter(Screen())
     lines.show("made · campaign ID", observer, observer.look(), "")

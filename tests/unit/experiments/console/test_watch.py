@@ -256,7 +256,7 @@ def test_a_user_counts_as_done_while_the_other_of_the_same_moment_goes_on(tmp_pa
 
     end(begin(0, STARTED), 0)
     end(begin(1, STARTED), 1, "failed")
-    observer = Observer(there, note, Estimates(tmp_path))
+    observer = Observer(there, note, Estimates(tmp_path, {}))
 
     def counted() -> tuple[int, int, int, int]:
         state = observer.look()
@@ -363,16 +363,16 @@ def test_the_time_that_is_left_comes_from_such_runs_and_from_the_campaigns_own(w
         selected=runs,
         todo=runs[1:],
     )
-    observer = Observer(campaign, note, Estimates(workplace.root / "results"))
+    observer = Observer(campaign, note, Estimates(workplace.root / "results", {}))
     state = observer.look()
     assert (state.done, state.failed, state.to_come, state.running) == (2, 0, 2, [])
     assert [run.run_id for run in state.next] == runs[2:]
     # Neither has been run yet: each counts as the mean of those that have.
     assert state.remaining.seconds == pytest.approx(sum(totals)) and state.remaining.unknown == 0
-    known = Estimates(workplace.root / "results")
+    known = Estimates(workplace.root / "results", {})
     known.add(records["plain-w1/01"].model_copy(update={"total_s": totals[0] + 50}))
     assert known.of(records["plain-w1/01"].specification) == pytest.approx(totals[0] + 25)
-    empty = Observer(open_campaign(campaign.folder), note, Estimates(workplace.root / "nothing")).look()
+    empty = Observer(open_campaign(campaign.folder), note, Estimates(workplace.root / "nothing", {})).look()
     assert empty.remaining == state.remaining  # from the campaign's own records alone
 
 

@@ -12,11 +12,14 @@ import pytest
 from experiments.analysis.analysis import analyse
 from experiments.analysis.figures import figures_of
 from experiments.campaign.campaign import open_campaign
+from experiments.campaign.plan import PlannedRun
 from experiments.report.latex import as_latex, escaped
 from experiments.report.sections.methods import methods
 from experiments.report.tables import Column, Table
 from experiments.report.writer import report_tables, write_report
-from tests.unit.experiments.made_up_records import campaign, planned, record
+from tests.unit.experiments.analysis.test_figures import of_specification
+from tests.unit.experiments.made_up_records import campaign, planned, record, spec
+from training.spec import RunSpec
 
 KEPT = Path(__file__).parents[3] / "data/campaigns/three-stacks/20261123T112508Z"
 
@@ -57,6 +60,9 @@ def test_the_paragraph_says_what_was_equal_and_what_was_not(folder: Path, tmp_pa
         "The stacks were ddp, spark and determined; 24 runs with the seeds 1, 2, 3 and 4 count",
         "What varied: workers 1 and 2.",
         "torch 2.13.0",
+        "(2 epochs, batch 32 per worker, AdamW, learning rate 0.001, linear schedule, 20 warm-up steps, "
+        "weight decay 0.01, no gradient clipping, fp32, deterministic, 1 thread per rank). No test split was "
+        "held out.",
         "Equal work gave equal weights, to the last bit",
     ):
         assert said in text
@@ -65,11 +71,33 @@ def test_the_paragraph_says_what_was_equal_and_what_was_not(folder: Path, tmp_pa
     assert methods(figures_of(nothing)) == ""
 
 
+def test_the_paragraph_has_the_settings_of_the_training_and_the_gpus(tmp_path: Path) -> None:
+    fields = spec("ddp", 1).model_dump()
+    fields["work"] |= {"slots_per_worker": 2, "optimiser": "sgd", "schedule": "step", "clip_gradients": 1.0}
+    fields["work"]["data"] |= {"test": 500}
+    fields["conditions"] |= {"deterministic": False, "device": "cuda"}
+    made = RunSpec.model_validate(fields)
+    axes = {"stack": "ddp", "workers": 1, "epochs": 2, "seed": 1}
+    plan = [PlannedRun(run_id=made.run_id, axes=axes, specification=made)]
+    gpu = {"uuid": "GPU-1", "name": "NVIDIA A100"}
+    ranks = [rank.model_dump() | {"gpu": gpu} for rank in record("ddp", 2, 30.0, 45.0).ranks]
+    made_up = campaign(tmp_path, plan, [record("ddp", 1, 30.0, 45.0, **of_specification(made), ranks=ranks)])
+    text = methods(figures_of(made_up))
+    assert (
+        "batch 32 per rank, SGD with momentum 0.9, learning rate 5e-05, step schedule, 500 warm-up steps, "
+        "weight decay 0.01, gradients clipped to norm 1, fp32, not deterministic, 1 thread per rank). A test "
+        "split of 500 samples was held out, and looked at once, after the last epoch."
+    ) in text
+    assert "32 per worker" not in text and "GPUs: NVIDIA A100." in text
+
+
 def test_every_figure_leads_to_its_records(folder: Path, tmp_path: Path) -> None:
     report = (folder / "report.md").read_text(encoding="utf-8")
     links = re.findall(r"\]\((\S+record\.json)\)", report)
     assert len(links) == 24 and all((folder / link).is_file() for link in links)
     assert "| ddp | 1 | [4 of 4](#records) |" in report and "\n## Records\n" in report
+    against = report.partition("\n## Against ddp\n")[2].partition("\n## ")[0]
+    assert "| spark | 1 | 2 | [4](#records) |" in against
     page = (folder / "report.html").read_text(encoding="utf-8")
     assert all(f'<a href="{link}">' in page for link in links) and 'id="records"' in page
     # The second attempt counts.

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from experiments.analysis.analysis import analyse
-from experiments.analysis.compare import changes
+from experiments.analysis.compare import comparison
 from experiments.analysis.ladders import SkippedRung, waterfalls
 from experiments.campaign.campaign import Campaign
 from experiments.campaign.plan import PlannedRun, make_plan
@@ -123,7 +123,7 @@ def test_a_campaign_of_nothing_but_traced_runs_has_a_report_without_times(tmp_pa
     assert "No stack has runs that can be paired with ddp's, so nothing is said about their cost." in text
     assert not re.search(r"777\d|778\d", text)
     with pytest.raises(UserError, match="no run in common whose times count"):
-        changes(only, with_traces(tmp_path / "other", both=False))
+        comparison(only, with_traces(tmp_path / "other", both=False))
 
 
 def test_a_rung_of_traced_runs_is_left_out_with_the_reason(tmp_path: Path) -> None:

@@ -1,0 +1,98 @@
+"""What the runs of a campaign trained, and how, in the report's words."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from experiments.campaign.campaign import CampaignFile
+from experiments.report.data_words import data_words
+from experiments.report.names import value_text
+from experiments.util.words import counted, listed
+from training.spec import Work
+
+OPTIMISERS: Final = {"adamw": "AdamW", "sgd": "SGD"}
+
+
+def models_text(campaign: CampaignFile) -> str:
+    """The model of the first run; of data that come with models of their own, that of each."""
+    model = campaign.measured[0].specification.work.model
+    return listed(list(dict.fromkeys(model.text(data) for data in campaign.data_of_runs.values())), "or")
+
+
+def trained_text(campaign: CampaignFile) -> str:
+    """What was trained on what; of a program with its own loop, how it was called."""
+    if campaign.has_own_loop:
+        return f"{models_text(campaign)}, a script with a loop of its own"
+    data = data_words(campaign)
+    return (
+        f"{models_text(campaign)}, on {data.name}, {data.train} samples to train and {data.validation} to "
+        "validate"
+    )
+
+
+def work_text(campaign: CampaignFile) -> str:
+    """The work of a campaign in half a sentence."""
+    work = campaign.measured[0].specification.work
+    own = "" if campaign.has_own_loop else f", {batch_text(campaign)}, {work.precision}"
+    return f"{trained_text(campaign)}{own}, on the {campaign.environment.device}"
+
+
+def batch_text(campaign: CampaignFile) -> str:
+    """The batch of all runs: `32 per worker`, or what all workers of a run share."""
+    works = _possible_works(campaign)
+    single, whole = ({getattr(work, name) for work in works} for name in ("batch_per_worker", "global_batch"))
+    if len(single) > 1 and len(whole) == 1:
+        return f"{whole.pop()} shared by all workers"
+    each = "per worker" if all(work.slots_per_worker == 1 for work in works) else "per rank"
+    return f"{campaign.measured[0].specification.work.batch_per_worker} {each}"
+
+
+def training_text(campaign: CampaignFile, shown_elsewhere: Collection[str]) -> str:
+    """How all runs trained; of a program with its own loop, only what it was told.
+
+    Args:
+        campaign: whose runs.
+        shown_elsewhere: axes of the matrix that are left out here.
+    """
+    specification = campaign.measured[0].specification
+    settings = _told(campaign) if campaign.has_own_loop else _settings(campaign)
+    threads = ("threads", f"{counted(specification.conditions.threads, 'thread')} per rank")
+    return ", ".join(text for name, text in [*settings, threads] if name not in shown_elsewhere)
+
+
+def _told(campaign: CampaignFile) -> Iterator[tuple[str, str]]:
+    """What a program's command line says that is the same in all runs."""
+    works = _possible_works(campaign)
+    yield "", f"{data_words(campaign).train} samples an epoch, as declared"
+    for name in works[0].model.told if works else ():
+        values = {value_text(getattr(work, name)) for work in works}
+        if len(values) == 1:
+            yield name, f"{name} {values.pop()}"
+
+
+def _settings(campaign: CampaignFile) -> Iterator[tuple[str, str]]:
+    """Settings of the training, each with the name of its field, in words."""
+    specification = campaign.measured[0].specification
+    work = specification.work
+    yield "epochs", counted(work.epochs, "epoch")
+    yield "batch_per_worker", f"batch {batch_text(campaign)}"
+    if work.gradient_accumulation > 1:
+        yield "gradient_accumulation", f"computed in {work.gradient_accumulation} parts"
+    momentum = f" with momentum {work.momentum:g}" if work.optimiser == "sgd" else ""
+    yield "optimiser", f"{OPTIMISERS[work.optimiser]}{momentum}"
+    yield "learning_rate", f"learning rate {work.learning_rate:g}"
+    yield "schedule", f"{work.schedule} schedule"
+    yield "warmup_steps", f"{work.warmup_steps} warm-up steps"
+    yield "weight_decay", f"weight decay {work.weight_decay:g}"
+    clipped = f"gradients clipped to norm {work.clip_gradients:g}"
+    yield "clip_gradients", clipped if work.clip_gradients else "no gradient clipping"
+    yield "precision", work.precision
+    if work.gradient_sync != "allreduce":
+        yield "gradient_sync", f"gradients sent as {work.gradient_sync}"
+    same_bits = work.deterministic and specification.conditions.deterministic
+    yield "deterministic", "deterministic" if same_bits else "not deterministic"
+
+
+def _possible_works(campaign: CampaignFile) -> list[Work]:
+    return [run.specification.work for run in campaign.measured if run.cannot_run is None]
