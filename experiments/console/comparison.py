@@ -90,8 +90,7 @@ def compare(screen: Screen, first: Campaign, second: Campaign, limits: Limits) -
         "not_the_same": differ,
         "cells": [_as_json(change, faults) for change, faults in broken],
         "without_pairs": [
-            {"axes": each.axes, "reason": WITHOUT_PAIRS[each.lacks], "beyond_limits": limits.any}
-            for each in found.unpaired
+            {"axes": each.axes, "reason": WITHOUT_PAIRS[each.lacks]} for each in found.unpaired
         ],
     }
     failed = any(faults for _, faults in broken) or (limits.any and bool(found.unpaired))
