@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import difflib
-import io
-import tokenize
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,22 +12,11 @@ from typing import Final
 from experiments.analysis.figures import Figures
 from experiments.campaign.campaign import Campaign
 from experiments.campaign.script_files import digests_of, given_files
+from experiments.util.code_lines import code_lines
 from experiments.util.files import sha256
 
 LAUNCHER: Final = "training/launchers/{stack}.py"
 CALLS: Final = "trainbed"  # the module of the optional calls
-NO_CODE: Final = frozenset(
-    {
-        tokenize.ENCODING,
-        tokenize.COMMENT,
-        tokenize.NL,
-        tokenize.NEWLINE,
-        tokenize.INDENT,
-        tokenize.DEDENT,
-        tokenize.ENDMARKER,
-    }
-)
-
 Files = Mapping[str, bytes]
 
 
@@ -39,7 +26,7 @@ class Between:
 
     changed: int | None  # lines of the program that ran there and are not as given; None: not known
     files: int  # its launchers in the campaign's code
-    lines: int  # of code in them, docstrings included
+    lines: int  # of code in them
 
 
 @dataclass(frozen=True)
@@ -63,7 +50,7 @@ def asked(campaign: Campaign, figures: Figures) -> Asked:
             stack: Between(
                 _changed(figures, stack, given),
                 len(names),
-                sum(lines_of_code(archive.read(name)) for name in names),
+                sum(len(code_lines(archive.read(name).decode())) for name in names),
             )
             for stack, names in files.items()
         }
@@ -148,10 +135,3 @@ def lines_with_calls(source: bytes) -> int:
             if isinstance(called, ast.Name) and called.id in names:
                 found.append(node)
     return len(set().union(*(range(each.lineno, (each.end_lineno or each.lineno) + 1) for each in found)))
-
-
-def lines_of_code(source: bytes) -> int:
-    """Lines of a Python file that hold more than comments."""
-    tokens = tokenize.tokenize(io.BytesIO(source).readline)
-    spans = (range(each.start[0], each.end[0] + 1) for each in tokens if each.type not in NO_CODE)
-    return len(set().union(*spans))

@@ -7,10 +7,7 @@ counted then. None of it is part of the campaign's identity.
 
 from __future__ import annotations
 
-import ast
 import difflib
-import io
-import tokenize
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -23,16 +20,13 @@ from experiments.cluster.description import Cluster
 from experiments.cluster.provisioning import Provisioning, newest_fitting, read_provisioning
 from experiments.cluster.stack_facts import Facts, read_facts
 from experiments.cluster.stack_folders import LAUNCHERS, role_of
+from experiments.util.code_lines import code_lines
 from experiments.util.errors import UserError
 from experiments.util.models import FrozenModel
 from experiments.util.paths import REPOSITORY
 from training.spec import explain
 
 FILE: Final = "stacks.json"
-NO_CODE: Final = frozenset(
-    {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT}
-    | {tokenize.ENCODING, tokenize.ENDMARKER}
-)
 
 
 class Launcher(FrozenModel):
@@ -108,21 +102,21 @@ def describe_stacks(root: Path, names: Sequence[str], distributions: Mapping[str
     Raises:
         UserError: a file of a role is damaged, or declares nothing for a distribution of the cluster.
     """
-    baseline = code_lines(role_of(names[0], root).parents[1] / LAUNCHERS / f"{names[0]}.py") or []
+    baseline = code_lines_in(role_of(names[0], root).parents[1] / LAUNCHERS / f"{names[0]}.py") or []
     return Stacks(stacks={name: _stack(root, name, baseline, distributions) for name in names})
 
 
 def _stack(root: Path, name: str, baseline: Sequence[str], distributions: Mapping[str, str]) -> Stack:
     role = role_of(name, root)
     file = LAUNCHERS / f"{name}.py"
-    lines = code_lines(role.parents[1] / file)
+    lines = code_lines_in(role.parents[1] / file)
     launcher = None
     if lines is not None:
         launcher = Launcher(file=file.as_posix(), lines=len(lines), changed=added(baseline, lines))
     return Stack(declares=declared_for(role, distributions), facts=read_facts(role), launcher=launcher)
 
 
-def code_lines(path: Path) -> list[str] | None:
+def code_lines_in(path: Path) -> list[str] | None:
     """The lines of a Python file that are code, without their indentation; None if there is no such file.
 
     Raises:
@@ -130,26 +124,10 @@ def code_lines(path: Path) -> list[str] | None:
     """
     if not path.is_file():
         return None
-    text = path.read_text(encoding="utf-8")
     try:
-        tree = ast.parse(text)
+        return code_lines(path.read_text(encoding="utf-8"))
     except SyntaxError as error:
         raise UserError(f"{path}, line {error.lineno}: not Python: {error.msg}.") from error
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    numbers = {
-        line
-        for token in tokens
-        if token.type not in NO_CODE
-        for line in range(token.start[0], token.end[0] + 1)
-    }
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, ast.Expr)
-            and isinstance(node.value, ast.Constant)
-            and isinstance(node.value.value, str)
-        ):
-            numbers -= set(range(node.lineno, (node.end_lineno or node.lineno) + 1))
-    return [line.strip() for number, line in enumerate(text.splitlines(), start=1) if number in numbers]
 
 
 def added(before: Sequence[str], after: Sequence[str]) -> int:

@@ -24,7 +24,7 @@ from experiments.campaign.stacks import (
     Stack,
     Stacks,
     added,
-    code_lines,
+    code_lines_in,
     describe_stacks,
     read_setup,
 )
@@ -111,12 +111,12 @@ def test_lines_of_code_are_counted_without_words_about_them(tmp_path: Path) -> N
         '"""Says\n\nwhat."""\n\nimport a  # why\n\n'
         '# how\ndef f() -> None:\n    """Do."""\n    a.b(\n        "x"\n    )\n'
     )
-    assert code_lines(file) == ["import a  # why", "def f() -> None:", "a.b(", '"x"', ")"]
-    assert code_lines(tmp_path / "none.py") is None
+    assert code_lines_in(file) == ["import a  # why", "def f() -> None:", "a.b(", '"x"', ")"]
+    assert code_lines_in(tmp_path / "none.py") is None
     assert added(["a", "b"], ["a", "x", "b", "y"]) == 2 and added(["a"], ["a"]) == 0
     file.write_text("def (")
     with pytest.raises(UserError, match=r"launcher\.py\b.*\b1:"):
-        code_lines(file)
+        code_lines_in(file)
 
 
 def made_up(name: str, levels: str = "by hand", **claim: Any) -> Stack:
