@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from experiments.campaign.attempt import Attempt, name_on_cluster
-from experiments.campaign.campaign import FILE, Campaign, choose_campaign, open_campaign
+from experiments.campaign.campaign import FILE, Campaign, choose_campaign, newest_ok, open_campaign
 from experiments.campaign.preparation import locked_cluster
 from experiments.cluster.leftovers import end_runs
 from experiments.cluster.playbooks import PlaybookError, Playbooks, failure_message, last_lines
@@ -91,17 +91,17 @@ def _good_attempt(campaign: Campaign, run_id: str, wanted: str | None) -> Found:
         raise UserError(f"The campaign {campaign.folder} has no run {run_id}; it has {ids}.")
     if planned.cannot_run is not None:
         raise UserError(f"{run_id} was not run: {planned.cannot_run}")
-    attempts = [each for each in campaign.attempts(run_id) if wanted in (None, each.folder.name)]
-    ended = [Found(campaign, each, each.record()) for each in attempts if each.recorded]
+    ended = [each for each in campaign.recorded(run_id) if wanted in (None, each[0].folder.name)]
     if not ended:
         raise UserError(f"{run_id} has not ended yet: `python -m experiments run` makes or records it.")
-    found = next((each for each in reversed(ended) if each.record.ok), None)
-    if found is None:
-        newest = ended[-1].record
+    good = newest_ok(ended)
+    if good is None:
+        _, newest = ended[-1]
         raise UserError(
             f"{run_id} did not succeed, so it has no model to export. Attempt {newest.attempt:02d} was "
             f"{newest.status}: {newest.reason}"
         )
+    found = Found(campaign, *good)
     specification = found.record.specification
     if specification.work.data.has_own_loop:
         raise UserError(
