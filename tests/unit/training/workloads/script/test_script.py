@@ -33,13 +33,18 @@ def asked_for(script: str, *include: str) -> DataSpec:
     return DataSpec.model_validate({"workload": "script", "data": data})
 
 
-def launched(specification: RunSpec, prepared: Prepared, out: Path) -> subprocess.Popen[str]:
+def of_rank(specification: RunSpec, prepared: Prepared, out: Path) -> list[str]:
+    """A rank's module and its arguments, for a run in the new folder `out`."""
     out.mkdir()
     file = out / "spec.json"
     file.write_text(specification.model_dump_json(), encoding="utf-8")
+    return ["-m", "training", "run", "--spec", str(file), "--data", str(prepared.path), "--out", str(out)]
+
+
+def launched(specification: RunSpec, prepared: Prepared, out: Path) -> subprocess.Popen[str]:
     ranks = str(specification.work.world_size)
     command = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", ranks]
-    command += ["-m", "training", "run", "--spec", str(file), "--data", str(prepared.path), "--out", str(out)]
+    command += of_rank(specification, prepared, out)
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
         command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -50,16 +55,12 @@ def launched_alone(
     specification: RunSpec, prepared: Prepared, tmp_path: Path
 ) -> list[subprocess.Popen[bytes]]:
     """Two ranks that no launcher starts; each writes to a log, `of-<rank>`."""
-    out, port = tmp_path / "run", str(free_port())
-    out.mkdir()
-    file = out / "spec.json"
-    file.write_text(specification.model_dump_json(), encoding="utf-8")
+    port, arguments = free_port(), of_rank(specification, prepared, tmp_path / "run")
     ranks = []
     for rank in range(2):
         command = ["env", f"RANK={rank}", f"LOCAL_RANK={rank}", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1"]
         command += [f"MASTER_PORT={port}", f"PYTHONPATH={ROOT}", "OMP_NUM_THREADS=1"]
-        command += [sys.executable, "-P", "-m", "training", "run", "--spec", str(file)]
-        command += ["--data", str(prepared.path), "--out", str(out)]
+        command += [sys.executable, "-P", *arguments]
         with (tmp_path / f"of-{rank}").open("w", encoding="utf-8") as log:
             ranks.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT))
     return ranks
