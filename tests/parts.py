@@ -118,12 +118,7 @@ TEST_WIDE = (
     Part(
         "kills",
         "ranks killed at 50 points, and still the same weights",
-        (pytest(*WIDE, "tests/unit/training", "--ignore=tests/unit/training/workloads"),),
-    ),
-    Part(
-        "workloads-conform",
-        "each workload does what every workload must do",
-        (pytest(*WIDE, "tests/unit/training/workloads"),),
+        (pytest(*WIDE, "tests/unit/training"),),
     ),
     Part(
         "inventories",
@@ -172,7 +167,7 @@ TEST_WIDE = (
     ),
     Part(
         "workloads",
-        "every workload on every stack: equal weights, and two slots on two workers as one on four",
+        "every workload on every stack, two slots on two workers as one on four; scripts of others",
         (pytest(*WIDE, "tests/e2e/test_workloads.py"),),
         Nodes.CROWD,
     ),

@@ -15,7 +15,6 @@ import torch
 from pydantic import ValidationError
 
 from experiments.records.outputs import RankFile, ResultFile, read_output
-from tests.packages import copy_of_installed
 from tests.unit.training.training_helpers import events, load, run_on
 from training.data.prepare import Place, Prepared, prepare
 from training.errors import DataError
@@ -183,19 +182,6 @@ def test_a_script_is_told_to_stop(tmp_path: Path) -> None:
     process.communicate(timeout=PATIENCE)
     assert "The process was told to stop by SIGTERM: circle.py was running." in _error(out, 0)
     assert not _running(out / "script")
-
-
-@pytest.mark.wide
-@pytest.mark.parametrize("script", ["test_sync.py", "test_script.py"])
-def test_scripts_that_nobody_here_wrote(tmp_path: Path, script: str) -> None:
-    # Those by which the package accelerate is tested: they need torchrun, and nothing else of it.
-    copy_of_installed("accelerate", tmp_path / "beside")
-    asked = asked_for(f"accelerate/test_utils/scripts/{script}", "accelerate")
-    prepared = prepare(asked, Place(tmp_path / "beside"), tmp_path / "data")
-    process = launched(run_on(asked, prepared, workers=2), prepared, tmp_path / "run")
-    said, _ = process.communicate(timeout=3 * PATIENCE)
-    assert process.returncode == 0, said
-    assert load(tmp_path / "run" / "result.json")["status"] == "ok"
 
 
 def test_its_files_and_arguments_are_checked(tmp_path: Path) -> None:
