@@ -69,7 +69,9 @@ def test_equal_work_gives_equal_weights_wherever_its_ranks_are(crowd: Testbed, w
         for split in ("validation", "test"):
             predictions = parquet.read_table(path.parent / "outputs" / PREDICTIONS.format(split=split))
             assert predictions.num_rows == SIZES[split]
-            assert record["epochs"][-1][f"{split}_count"] == SIZES[split]
+        last = record["epochs"][-1]
+        counted = {"validation": last["validation_count"], "test": last["test"]["count"]}
+        assert counted == {split: SIZES[split] for split in counted}
     for place, found in digests.items():
         assert set(found) == set(PLACES[place]), place
     assert set(digests[2, 2]) == set(digests[1, 1]) == set(STACKS)
