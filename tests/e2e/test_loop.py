@@ -170,13 +170,6 @@ def provisionings(testbed: Testbed) -> list[Provisioning]:
     return [parse(path.read_bytes(), path) for path in paths]
 
 
-def test_check_mode_passes_on_converged_nodes(testbed: Testbed) -> None:
-    before = len(provisionings(testbed))
-    done = testbed.make("provision", "ARGS=--check --diff")
-    assert changed(done) == [] and not re.search(r"^(\+\+\+|---) ", done.output, re.MULTILINE)
-    assert len(provisionings(testbed)) == before
-
-
 @pytest.mark.parametrize(("part", "nodes"), [("--limit worker1", ("worker1",)), ("--tags spark", NODES)])
 def test_a_part_of_it_by_itself_changes_nothing_either(
     testbed: Testbed, part: str, nodes: tuple[str, ...]
@@ -301,6 +294,13 @@ def test_report_is_made_from_the_records_alone(testbed: Testbed) -> None:
     testbed.make("report")
     assert report.read_bytes() == first
     testbed.run("python", "-m", "experiments", "check", "results")
+
+
+def test_check_mode_finds_nothing_to_change_after_runs(testbed: Testbed) -> None:
+    before = len(provisionings(testbed))
+    done = testbed.make("provision", "ARGS=--check --diff")
+    assert changed(done) == [] and not re.search(r"^(\+\+\+|---) ", done.output, re.MULTILINE)
+    assert len(provisionings(testbed)) == before
 
 
 def test_an_interrupted_matrix_leaves_nothing_running(testbed: Testbed) -> None:
