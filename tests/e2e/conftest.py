@@ -102,7 +102,7 @@ def kept() -> bool:
 def bring_up_to_date(testbed: Testbed) -> None:
     """Have nodes with every stack, as the roles are now."""
     testbed.make("testbed")
-    wanted = [digest(testbed.root, "tests/standins"), digest(testbed.root, *PROVISIONED)]
+    wanted = provisioned_with(testbed)
     found = testbed.node("master", f"cat {STAMP}", check=False)
     noted = found.output.split() if found.code == 0 else []
     if noted and noted[0] != wanted[0]:
@@ -111,12 +111,17 @@ def bring_up_to_date(testbed: Testbed) -> None:
         testbed.make("testbed")
     if noted != wanted:
         provision(testbed)
-        testbed.node("master", f"echo {' '.join(wanted)} > {STAMP}")
 
 
 def provision(testbed: Testbed) -> None:
-    """Provision every stack."""
+    """Provision every stack, and note with what."""
     testbed.make("provision", f"determined_packages={packages.build(testbed.root / 'packages')}")
+    testbed.node("master", f"echo {' '.join(provisioned_with(testbed))} > {STAMP}")
+
+
+def provisioned_with(testbed: Testbed) -> list[str]:
+    """The digests of the stand-ins, and of everything that provisioning goes by."""
+    return [digest(testbed.root, "tests/standins"), digest(testbed.root, *PROVISIONED)]
 
 
 def digest(root: Path, *folders: str) -> str:
