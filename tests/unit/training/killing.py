@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from tests.rank_processes import exit_codes, rank_variables
 from tests.unit.training.training_helpers import events
 from training.rank import run_rank
 from training.spec import RunSpec
@@ -25,8 +26,7 @@ Moment = Callable[[Path], bool]
 
 def as_rank(rank: int, world: int, port: int, arguments: tuple[Path, Path, Path]) -> None:
     """The whole of a rank's process."""
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world)}
-    os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    os.environ |= rank_variables(rank, world, port)
     status = run_rank(*arguments)
     sys.stdout.flush()
     os._exit(status)
@@ -49,15 +49,9 @@ def start(spec: RunSpec, data: Path, out: Path) -> list[multiprocessing.process.
 
 def end(ranks: list[multiprocessing.process.BaseProcess]) -> list[int | None]:
     """Wait for every rank; returns their exit codes."""
-    deadline = time.monotonic() + PATIENCE
-    for rank in ranks:
-        rank.join(max(0.0, deadline - time.monotonic()))
-    late = [rank for rank in ranks if rank.is_alive()]
-    for rank in late:
-        rank.kill()
-        rank.join()
-    assert not late, f"{len(late)} ranks did not end by themselves"
-    return [rank.exitcode for rank in ranks]
+    codes = exit_codes(ranks, PATIENCE)
+    assert None not in codes, f"{codes.count(None)} ranks did not end by themselves"
+    return codes
 
 
 def kill_at(

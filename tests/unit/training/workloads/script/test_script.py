@@ -15,6 +15,7 @@ import torch
 from pydantic import ValidationError
 
 from experiments.records.outputs import RankFile, ResultFile, read_output
+from tests.rank_processes import rank_variables
 from tests.unit.training.training_helpers import events, load, run_on
 from training.data.prepare import Place, Prepared, prepare
 from training.errors import DataError
@@ -57,11 +58,11 @@ def launched_alone(
     port, arguments = free_port(), of_rank(specification, prepared, tmp_path / "run")
     ranks = []
     for rank in range(2):
-        command = ["env", f"RANK={rank}", f"LOCAL_RANK={rank}", "WORLD_SIZE=2", "MASTER_ADDR=127.0.0.1"]
-        command += [f"MASTER_PORT={port}", f"PYTHONPATH={ROOT}", "OMP_NUM_THREADS=1"]
-        command += [sys.executable, "-P", *arguments]
+        environment = os.environ | rank_variables(rank, 2, port)
+        environment |= {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
+        command = [sys.executable, "-P", *arguments]
         with (tmp_path / f"of-{rank}").open("w", encoding="utf-8") as log:
-            ranks.append(subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT))
+            ranks.append(subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT))
     return ranks
 
 
