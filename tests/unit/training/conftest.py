@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.packages import movie_reviews
-from tests.rank_processes import exit_codes
+from tests.rank_processes import exit_codes, rank_variables
 from tests.unit.training.training_helpers import SENTENCES, Datasets, Ranks, Run, as_rank, prepare_texts
 from training.spec import RunSpec
 from training.util.network import free_port
@@ -54,7 +54,7 @@ def datasets(made_up_sentences: Path, tmp_path_factory: pytest.TempPathFactory) 
 
 
 @pytest.fixture
-def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
+def ranks() -> Ranks:
     """Calls a function in one process per rank, each with its rank's environment; returns their exit codes.
 
     They are forked, so that they need not import torch again; `test_exactness.py` uses the real launcher.
@@ -64,12 +64,10 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Ranks:
     import training.workloads.text_classification.workload  # noqa: F401
 
     def call(world_size: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> list[int | None]:
-        monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-        monkeypatch.setenv("MASTER_PORT", str(free_port()))
-        monkeypatch.setenv("WORLD_SIZE", str(world_size))
-        fork = multiprocessing.get_context("fork")
+        fork, port = multiprocessing.get_context("fork"), free_port()
         processes = [
-            fork.Process(target=as_rank, args=(rank, function, arguments)) for rank in range(world_size)
+            fork.Process(target=as_rank, args=(rank_variables(rank, world_size, port), function, arguments))
+            for rank in range(world_size)
         ]
         for process in processes:
             process.start()

@@ -108,7 +108,6 @@ def test_determineds_master_is_told_at_every_step(
     monkeypatch.setattr(DummyTrainContext, "report_training_metrics", note)
     monkeypatch.setattr(DummyTrainContext, "report_progress", note_progress)
     digests = [load(run(usual, prepared.path)[0] / "result.json")["weights_digest"]]
-    monkeypatch.delenv("WORLD_SIZE")
     for spec, expected in ((every_step, "m 0.2 m 0.4 m 0.6 m 0.8 m 1.0 "), (usual, "m")):
         told.unlink(missing_ok=True)
         file, out = tmp_path / "spec.json", tmp_path / spec.run_id

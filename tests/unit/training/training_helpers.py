@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ def events(out: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (out / "progress.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
-def as_rank(rank: int, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """Call `function` as this rank; its value is the process's exit code."""
-    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+def as_rank(environment: Mapping[str, str], function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    """Call `function` as the rank of this environment; its value is the process's exit code."""
+    os.environ |= environment
     sys.exit(function(*arguments))
