@@ -262,7 +262,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     old_or_new.add_argument(
         "--retry",
-        choices=("failed", "interrupted"),
+        choices=("failed", "interrupted", "disturbed"),
         help="only runs whose newest attempt ended this way, not those that were never started",
     )
 

@@ -21,6 +21,7 @@ from training.errors import (
     first_line,
 )
 from training.spec import RunSpec, read_spec
+from training.starts import mark_start
 from training.util.files import append_event, write_json
 from training.util.process import process_start
 from training.util.stop import STOPPED_STATUS, StopSignal
@@ -68,13 +69,20 @@ def torchrun_session(spec: RunSpec, out: Path, stop: StopSignal) -> Session:
     return TorchrunSession(spec, out, stop)
 
 
-def launch_rank(description: str, argv: Sequence[str] | None = None, begin: Begin = torchrun_session) -> None:
+def launch_rank(
+    description: str,
+    argv: Sequence[str] | None = None,
+    begin: Begin = torchrun_session,
+    starter: str | None = None,
+) -> None:
     """The whole of a launcher that is started once per rank; exits if the rank failed."""
     given = arguments(description).parse_args(argv)
-    end_if_failed(run_rank(given.spec, given.data, given.out, begin))
+    end_if_failed(run_rank(given.spec, given.data, given.out, begin, starter))
 
 
-def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_session) -> int:
+def run_rank(
+    spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_session, starter: str | None = None
+) -> int:
     """Do one rank's part of a run; returns its exit code.
 
     0 = success, or the launcher asked for the slots back and will resume the work later; 1 = it failed, and
@@ -85,6 +93,7 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
         data: folder of the prepared data set, on this node.
         out: folder on storage that all ranks share.
         begin: creates the session, once everything has been imported.
+        starter: who started this process, for the mark of its start (`training.starts`).
     """
     started = process_start()
     stop = StopSignal(STOP_GRACE, lambda stopped: report_failure(out, stopped))
@@ -95,6 +104,7 @@ def run_rank(spec_file: Path, data: Path, out: Path, begin: Begin = torchrun_ses
     os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     try:
         out.mkdir(parents=True, exist_ok=True)
+        mark_start(out, started, starter)
         # From an earlier attempt, if a stack restarts a rank: it would be taken for this one's failure.
         (out / error_name()).unlink(missing_ok=True)
         spec = read_spec(RunSpec, spec_file)

@@ -152,7 +152,7 @@ class Figures:
     by_chance: int  # runs whose last bits may differ by chance: no weights of theirs are compared
     without_digest: int  # runs whose programs reported no digest of their weights
     not_run: list[MissingRun]
-    attempts: list[Record]  # those that failed or were interrupted
+    attempts: list[Record]  # those that failed, were interrupted or disturbed
     # Including those of users who began at once, which are in no cell; disturbed ones without their times.
     counting: list[Record]
     references: list[Reference]  # the inventory's, for this matrix and others

@@ -32,6 +32,7 @@ from experiments.cluster.quiet import Quiet, wait_for_quiet
 from experiments.cluster.stack_folders import outside_stacks
 from experiments.matrix.model import Matrix
 from experiments.matrix.references import store_references
+from experiments.records.record import Record
 from experiments.util.errors import UserError
 from experiments.util.files import write_whole
 
@@ -145,23 +146,15 @@ class _Loop:
             self._playbooks.interrupts.check()
             first, at = at + 1, at + sum(not run.warm_up for run in group.runs)
             due = through_first_measured(groups[place:])
-            if not self._fits(deadline, due):
-                break
             position = f"run {at} of {len(possible)}" if at >= first else f"warm-up before run {first}"
             position = f"runs {first} to {at} of {len(possible)}" if at > first else position
-            quiet = self._wait_for_quiet(position, group)
-            if not self._fits(deadline, due):  # waiting takes time, too
+            rest = len(possible) - at
+            records = self._make(group, due, position, rest, deadline)
+            if records is not None and (disturbed := _disturbed(group, records)) is not None:
+                self._screen.line(f"{disturbed.run_id} was disturbed, and is made once more.", "yellow")
+                records = self._make(group, due, position, rest, deadline)
+            if records is None:
                 break
-            refuse_changed_launching(self._playbooks.root, self._campaign.file.identity, group.name)
-            if quiet is not None and quiet.disturbed:
-                notice = f"{group.name} starts all the same: {_not_quiet(quiet)}; its record says so."
-                self._screen.line(notice, "yellow")
-            estimate = partial(_estimate, rest=len(possible) - at, mean=self._mean_total())
-            records = self._runner.run(group, quiet, position, estimate)
-            deadline.learn(records)
-            for record in [record for record in records if not record.ok][:1]:
-                # Now, so that it takes no time from another run.
-                self._runner.stop(self._campaign.attempts(record.run_id)[-1])
         self._display.ends(self._campaign)
         if not possible:
             self._screen.line("This cluster can run none of these.", "red")
@@ -169,6 +162,35 @@ class _Loop:
         if not todo:
             self._screen.line("Everything is done already; nothing was run. (--new starts a new campaign.)")
         return 1 if self._unfinished(possible) else 0
+
+    def _make(
+        self, group: Group, due: Sequence[Group], position: str, rest: int, deadline: Deadline
+    ) -> list[Record] | None:
+        """Makes one attempt at each run of a group; its records. None: there is no time left for `due`.
+
+        Args:
+            group: usually a single run.
+            due: the groups that only make sense together, from this one on.
+            position: of the group in the campaign, in words.
+            rest: how many runs follow it.
+            deadline: when the command must have ended.
+        """
+        if not self._fits(deadline, due):
+            return None
+        quiet = self._wait_for_quiet(position, group)
+        if not self._fits(deadline, due):  # waiting takes time, too
+            return None
+        refuse_changed_launching(self._playbooks.root, self._campaign.file.identity, group.name)
+        if quiet is not None and quiet.disturbed:
+            notice = f"{group.name} starts all the same: {_not_quiet(quiet)}; its record says so."
+            self._screen.line(notice, "yellow")
+        estimate = partial(_estimate, rest=rest, mean=self._mean_total())
+        records = self._runner.run(group, quiet, position, estimate)
+        deadline.learn(records)
+        for record in [record for record in records if not record.ok][:1]:
+            # Now, so that it takes no time from another run.
+            self._runner.stop(self._campaign.attempts(record.run_id)[-1])
+        return records
 
     def _fits(self, deadline: Deadline, due: Sequence[Group]) -> bool:
         """Whether there is time for these groups; says so if there is not."""
@@ -236,6 +258,13 @@ class _Loop:
         alone = [record for record in records if record is not None and record.together is None]
         known = [record.total_s for record in alone if record.total_s is not None]
         return sum(known) / len(known) if known else None
+
+
+def _disturbed(group: Group, records: Sequence[Record]) -> Record | None:
+    """The first record of a disturbed run; None if there is none, or the runs only warm nodes up."""
+    if any(run.warm_up for run in group.runs):
+        return None
+    return next((record for record in records if record.status == "disturbed"), None)
 
 
 def _not_quiet(quiet: Quiet) -> str:

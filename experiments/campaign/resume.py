@@ -31,7 +31,7 @@ class Options:
     """The options of `run`."""
 
     only: str | None = None
-    retry: str | None = None  # failed or interrupted: only runs whose newest attempt has this status
+    retry: str | None = None  # failed, interrupted or disturbed: only runs whose newest attempt was
     new: bool = False
     campaign: str | None = None  # the one to go on with; None = the newest that matches
     break_lock: bool = False

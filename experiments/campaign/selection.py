@@ -45,7 +45,8 @@ def runs_to_make(campaign: Campaign, runs: list[PlannedRun], retry: str | None) 
     Args:
         campaign: the one whose records are read.
         runs: runs of its plan.
-        retry: the status of their newest attempt, failed or interrupted; None = any, or no attempt at all.
+        retry: the status of their newest attempt, failed, interrupted or disturbed; None = any, or no
+            attempt at all.
 
     Raises:
         UserError: a record is damaged.
@@ -61,5 +62,5 @@ def _newest_status(campaign: Campaign, run: PlannedRun) -> str | None:
 def nothing_to_retry(only: str | None, retry: str) -> str:
     """The sentence for a command that has nothing to do."""
     which = f"no run that matches {only}" if only is not None else "no run"
-    ended = "failed" if retry == "failed" else "was interrupted"
+    ended = "failed" if retry == "failed" else f"was {retry}"
     return f"There is nothing to retry: {which} {ended} in its newest attempt."

@@ -21,8 +21,9 @@ from experiments.records.outputs import (
     read_output,
 )
 from experiments.records.reasons import cause_of_failure, without_secrets
-from experiments.records.record import Epoch, Launch, Prepared, Record, Status
-from experiments.records.validity import prepared_faults, run_faults
+from experiments.records.record import Epoch, Launch, Prepared, Record, Start, Status
+from experiments.records.starts import read_starts, start_faults, why_disturbed
+from experiments.records.validity import prepared_faults, resumed_after, run_faults
 from experiments.util.files import file_sha256
 from experiments.util.words import counted, listed
 from training.spec import PHASES, RunSpec
@@ -51,7 +52,9 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
         for number in _rank_numbers(outputs)
         if (rank := read(RankFile, f"rank-{number}.json")) is not None
     ]
-    placed = [_node(rank, request.environment, launch, launcher) for rank in ranks]
+    placed = [_node(rank.host, rank.rank, request.environment, launch, launcher) for rank in ranks]
+    starts = _starts(request, outputs, launch, launcher, damaged)
+    restarted = why_disturbed(starts, resumed_after(outputs))
     notes = [
         *observed.notes,
         *_quiet_notes(observed.quiet),
@@ -72,12 +75,17 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
         reason = cause_of_failure(outputs, ansible_log, launch.exit_code if launch else None)
     else:
         faults = damaged or [
-            *run_faults(request, launch, result, ranks, outputs),
+            *run_faults(request, launch, result, ranks, outputs, restarted=restarted is not None),
+            *start_faults(starts, request.specification.work.world_size),
             *prepared_faults(request.specification, prepared),
         ]
         if faults:
             status, reason = "failed", faults[0]
             notes += [f"Also: {fault}" for fault in faults[1:]]
+        elif restarted is not None:
+            status, reason = "disturbed", restarted
+    if restarted is not None and reason != restarted:
+        notes.append(restarted)
 
     slowest = max(ranks, key=lambda rank: (rank.train_s, -rank.rank), default=None)
     phases = None
@@ -109,6 +117,7 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
         validation_correct=last.validation_correct if last else None,
         validation_count=result.validation_count if result else None,
         ranks=[rank.to_record(node) for rank, node in zip(ranks, placed, strict=True)],
+        starts=starts,
         launch=launch and launch.model_copy(update={"command": list(map(without_secrets, launch.command))}),
         prepared=prepared,
         environment=request.environment,
@@ -117,6 +126,27 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
         notes=notes,
         files={path.relative_to(outputs).as_posix(): file_sha256(path) for path in _files(outputs)},
     )
+
+
+def _starts(
+    request: Request,
+    outputs: Path,
+    launch: Launch | None,
+    launcher: LauncherFile | None,
+    damaged: list[str],
+) -> list[Start]:
+    """The starts of all ranks, with the names of their nodes; `damaged` gets what can't be read."""
+    try:
+        found = read_starts(outputs)
+    except DamagedOutput as error:
+        damaged.append(str(error))
+        return []
+    return [
+        start.model_copy(
+            update={"node": _node(start.host, start.rank, request.environment, launch, launcher)}
+        )
+        for start in found
+    ]
 
 
 def _quiet_notes(quiet: Quiet | None) -> list[str]:
@@ -234,16 +264,16 @@ def _epochs(result: ResultFile | None, seen: list[dict[str, Any]], notes: list[s
 
 
 def _node(
-    rank: RankFile, environment: Environment, launch: Launch | None, launcher: LauncherFile | None
+    host: str, rank: int, environment: Environment, launch: Launch | None, launcher: LauncherFile | None
 ) -> str | None:
-    """The inventory's name of the node that a rank ran on."""
-    named = launcher.hosts.get(rank.host) if launcher else None
+    """The inventory's name of the node that a rank ran on, by the name that the rank knew it by."""
+    named = launcher.hosts.get(host) if launcher else None
     if named in environment.nodes:
         return named
-    short = rank.host.split(".")[0]
+    short = host.split(".")[0]
     for name, node in environment.nodes.items():
-        if rank.host in (name, node.address) or short == name.split(".")[0]:
+        if host in (name, node.address) or short == name.split(".")[0]:
             return name
-    if launch is not None and rank.rank < len(launch.nodes):
-        return launch.nodes[rank.rank]
+    if launch is not None and rank < len(launch.nodes):
+        return launch.nodes[rank]
     return None

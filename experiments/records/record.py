@@ -57,7 +57,9 @@ Phases = Annotated[
     ),
 ]
 Seconds = Annotated[float, Field(ge=0)]
-Status = Literal["ok", "failed", "interrupted"]
+Status = Literal["ok", "failed", "interrupted", "disturbed"]
+"""disturbed: it reached its end, but something started ranks again, so that it measures nothing."""
+
 VALIDATION: Final = "validation_"
 TEST: Final = "test_"
 
@@ -172,6 +174,17 @@ class Prepared(FiniteModel):
         return max(0.0, min(self.ended, ended) - max(self.started, started))
 
 
+class Start(FiniteModel):
+    """One start of one rank, by the mark that it left."""
+
+    rank: int = Field(ge=0)
+    started: float  # Unix seconds, by its node's clock
+    node: str | None = None  # the inventory's name; None where the host name belongs to no node
+    host: str
+    boot: str  # the kernel's id of the node's boot
+    by: str  # who started it, in words
+
+
 class ConcurrentStart(FiniteModel):
     """The runs that started at the same moment on request, so that none of them was alone."""
 
@@ -211,6 +224,7 @@ class Record(FiniteModel):
     validation_count: int | None
 
     ranks: list[Rank]
+    starts: list[Start] | None = None  # every start of every rank; None: not marked, in older records
     launch: Launch | None
     prepared: Prepared | None = None  # None: the run's tokens were made before
     environment: Environment
@@ -257,6 +271,9 @@ class Record(FiniteModel):
             raise ValueError("conditions_digest is not that of the specification's conditions")
         if self.ok != (self.reason is None):
             raise ValueError("a reason is given exactly when the status is not ok")
+        started = [each.rank for each in self.starts or []]
+        if self.ok and len(set(started)) < len(started):
+            raise ValueError("a run that is ok has one start of each rank")
         if self.together is not None and self.together.runs[self.together.place :][:1] != [self.run_id]:
             raise ValueError(f"of the runs that began together, number {self.together.place} is not this one")
         if self.phases is not None:

@@ -19,8 +19,13 @@ def run_faults(
     result: ResultFile | None,
     ranks: list[RankFile],
     outputs: Path,
+    *,
+    restarted: bool = False,
 ) -> list[str]:
-    """Why a run whose command succeeded does not count, one sentence each."""
+    """Why a run whose command succeeded does not count, one sentence each.
+
+    If it was started again (`restarted`), it may have resumed from a checkpoint; otherwise it must not.
+    """
     if launch is None:
         return ["playbooks/run.yml succeeded, but brought no launch.json home."]
     if result is None:
@@ -29,7 +34,7 @@ def run_faults(
     faults = []
     if result.status != "ok":
         faults.append(f"Training ended with the status {result.status!r}.")
-    if (steps := _resumed_after(outputs)) is not None:
+    if not restarted and (steps := resumed_after(outputs)) is not None:
         faults.append(
             f"Training went on from a checkpoint after {steps} steps: its times are those of a part, so that "
             f"the run does not count (its weights: {_short(result.weights_digest)})."
@@ -93,7 +98,7 @@ def prepared_faults(specification: RunSpec, prepared: Prepared | None) -> list[s
     return []
 
 
-def _resumed_after(outputs: Path) -> int | None:
+def resumed_after(outputs: Path) -> int | None:
     """The step after which training last resumed from a checkpoint, as stacks may do; None if it didn't."""
     resumed = None
     try:

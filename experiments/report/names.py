@@ -57,7 +57,7 @@ def missing_reason(missing: MissingRun) -> str:
     """Why a planned run has no result that counts, as a sentence."""
     run, last = missing.run, missing.last
     if missing.reason == "not ok" and last is not None:
-        ended = "was interrupted" if last.status == "interrupted" else last.status
+        ended = last.status if last.status == "failed" else f"was {last.status}"
         return f"No attempt is ok; the last one {ended}: {last.reason}"
     if missing.reason == "others":
         others = " and ".join(run_id for run_id in run.together if run_id != run.run_id)

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 PLAIN_EVERY_S: Final = 15.0
-STYLES: Final = {"ok": "green", "failed": "bold red", "interrupted": "yellow"}
+STYLES: Final = {"ok": "green", "failed": "bold red", "interrupted": "yellow", "disturbed": "yellow"}
 
 
 class _Console(Console):

@@ -33,7 +33,7 @@ DATA: Final = {
     "vocabulary": 4000,
 }
 #: Ranks that run until they are stopped.
-ENDLESS: Final = {"epochs": 500}
+ENDLESS: Final = 500  # epochs
 WAIT_S: Final = 300
 
 
@@ -153,11 +153,11 @@ class Bench:
         return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
     @contextmanager
-    def training(self, name: str) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
+    def training(self, name: str, epochs: int = ENDLESS) -> Iterator[tuple[Path, subprocess.Popen[bytes]]]:
         """A long run on `several` workers, once it trains; its matrix, and the command that runs it."""
-        matrix = self.matrix(name, [{"stack": self.stack, "workers": self.several, **ENDLESS}])
+        matrix = self.matrix(name, [{"stack": self.stack, "workers": self.several, "epochs": epochs}])
         process = self.start(matrix)
-        runs = f"{self.stack}-w{self.several}-e{ENDLESS['epochs']}-*"
+        runs = f"{self.stack}-w{self.several}-e{epochs}-*"
         counted = f"cat {SHARED}/runs/{runs}/*/progress.jsonl 2>/dev/null | grep -c validation_loss"
         before = int(self.on(self.master, counted, check=False) or 0)
 
@@ -175,6 +175,17 @@ class Bench:
         """Wait for the end of a command; its exit code."""
         self._wait(lambda: process.poll() is not None, "the command has ended")
         return int(process.returncode)
+
+    def restart_in_training(self, node: str) -> None:
+        """Do to a worker what a restart does to what runs there: all is killed, and services start again."""
+        uid = int(self._inventory.groups["cluster"][node]["trainbed_uid"])
+        services = " ".join(self.declared.workers.services)
+        self.on(
+            node,
+            f"{f'systemctl stop {services};' if services else ''} pkill --signal KILL --uid {uid};"
+            " systemctl restart docker"
+            f"{f' && systemctl start {services}' if services else ''}",
+        )
 
     def ranks(self) -> dict[str, dict[int, int]]:
         """The ranks on each worker: their numbers by process id."""

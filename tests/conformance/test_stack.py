@@ -136,6 +136,42 @@ def test_a_rank_that_is_killed_is_told_of_by_the_others(bench: Bench) -> None:
     assert bench.leftovers() == {}
 
 
+def test_each_rank_is_started_once(bench: Bench, weights: list[Record]) -> None:
+    mine = [record for record in weights if record["specification"]["stack"] == bench.stack]
+    assert mine
+    for record in mine:
+        work = record["specification"]["work"]
+        started = sorted(start["rank"] for start in record["starts"])
+        assert started == list(range(work["workers"] * work["slots_per_worker"])), record["starts"]
+
+
+def test_a_run_whose_worker_restarts_is_no_clean_measurement(bench: Bench) -> None:
+    if len(bench.workers) < 2:
+        pytest.skip(
+            "the inventory has only one worker, which is the master's node or the only one to restart"
+        )
+    with bench.training("restarted", epochs=40) as (matrix, process):
+        ranks = bench.ranks()
+        others = [node for node, numbers in ranks.items() if numbers and 0 not in numbers.values()]
+        assert others, f"no worker has ranks without rank 0: {ranks}"
+        bench.restart_in_training(others[0])
+
+        status = bench.ended(process)
+    records = sorted(bench.records(matrix), key=lambda record: record["attempt"])
+    first = records[0]
+    if first["status"] == "disturbed":
+        # Something began the work again: nothing of it is measured, and the run is made once more.
+        starts = [start["rank"] for start in first["starts"]]
+        assert len(set(starts)) < len(starts)
+        assert "more than once" in first["reason"]
+        assert [record["status"] for record in records[1:]] == ["ok"] and status == 0
+        assert records[1]["weights_digest"] == first["weights_digest"]
+    else:
+        assert first["status"] == "failed" and status != 0, first["reason"]
+        assert len(records) == 1
+    assert bench.leftovers() == {}
+
+
 def test_a_launch_that_can_not_start_is_a_record_with_its_reason(bench: Bench) -> None:
     needed = [
         (group, path)

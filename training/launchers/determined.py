@@ -128,5 +128,13 @@ class DeterminedSession:
         return read_checkpoint(self._storage / chosen, self._work.digest) if chosen is not None else None
 
 
+def starter() -> str | None:
+    """Who starts this rank: each time that Determined does, it is another allocation of the trial's."""
+    info = get_cluster_info()
+    return f"Determined's allocation {info.allocation_id}" if info else None
+
+
 if __name__ == "__main__":
-    launch_rank("One rank of a run, started by Determined's launcher.", begin=DeterminedSession)
+    launch_rank(
+        "One rank of a run, started by Determined's launcher.", begin=DeterminedSession, starter=starter()
+    )

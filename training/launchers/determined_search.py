@@ -14,7 +14,7 @@ from typing import Any
 from determined import get_cluster_info
 from pydantic import ValidationError
 
-from training.launchers.determined import DeterminedSession
+from training.launchers.determined import DeterminedSession, starter
 from training.rank import arguments, end_if_failed, run_rank
 from training.spec import RunSpec, SpecError, explain, read_spec
 from training.util.files import write_json
@@ -57,7 +57,7 @@ def main() -> None:
         raise SystemExit(str(error)) from error
     # Every rank writes the same content atomically: whichever comes last changes nothing.
     write_json(out / "spec.json", spec.model_dump(mode="json"))
-    end_if_failed(run_rank(out / "spec.json", given.data, out, DeterminedSession))
+    end_if_failed(run_rank(out / "spec.json", given.data, out, DeterminedSession, starter()))
 
 
 if __name__ == "__main__":

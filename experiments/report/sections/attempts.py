@@ -25,9 +25,9 @@ def not_run_table(missing: Sequence[MissingRun]) -> Table:
 
 
 def attempts_table(attempts: Sequence[Record]) -> Table:
-    """Attempts that failed or were interrupted."""
+    """Attempts that failed, were interrupted or disturbed."""
     return Table(
-        title="Failed and interrupted attempts",
+        title="Attempts that do not count",
         before="",
         columns=columns(
             "run", "attempt", "status", "started", "reason", words=("run", "status", "started", "reason")

@@ -156,6 +156,10 @@ def run(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> i
     return leave(destination, spec, started, how)
 
 
+def attempt_number(destination: Path) -> int:
+    return int(destination.parent.name)
+
+
 def leave(destination: Path, spec: dict[str, Any], started: float, how: dict[str, Any]) -> int:
     work = spec["work"]
 
@@ -208,6 +212,8 @@ def leave(destination: Path, spec: dict[str, Any], started: float, how: dict[str
     weights = hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()
     seconds = 10.0 / work["workers"] * (1.5 if spec["stack"] == "slow" else 1.0)
     cluster = json.loads((Path(os.environ["FAKE_CLUSTER"]) / "cluster.json").read_text())
+    # By attempt, from the first on; then once.
+    starts = next(iter(how.get("starts", [])[attempt_number(destination) - 1 :]), 1)
     for rank in range(work["workers"]):
         content = {
             "rank": rank,
@@ -236,6 +242,10 @@ def leave(destination: Path, spec: dict[str, Any], started: float, how: dict[str
             "weights_digest": weights,
         }
         write(f"rank-{rank}.json", content | how.get(f"rank-{rank}", {}))
+        mark = {"rank": rank, "host": f"worker{rank + 1}", "boot": "b", "by": "torchrun"}
+        times = [started + 7 * again for again in range(starts)]
+        marks = [json.dumps(mark | {"started": moment}) + "\n" for moment in times]
+        (destination / f"starts-{rank}.jsonl").write_text("".join(marks))
         if spec["conditions"]["trace"] is not None:
             (destination / f"trace-{rank}.json.gz").write_bytes(b"a trace")
     count = work["data"]["validation"]

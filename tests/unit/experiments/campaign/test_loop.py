@@ -281,6 +281,43 @@ def test_a_failed_run_is_recorded_and_does_not_stop_the_others(workplace: Workpl
     )
 
 
+def test_a_disturbed_run_is_made_once_more_in_the_same_command(workplace: Workplace) -> None:
+    # By attempt: how often each rank is started.
+    workplace.behaviour(runs={"plain-w1": {"starts": [2, 1]}, "slow-w2": {"starts": [2, 2, 1]}})
+    status, output = workplace.run("run", "small")
+    assert status == 1
+    assert [call for call in workplace.calls() if call.startswith(("run", "stop"))] == [
+        "run plain-w1",
+        "stop",
+        "run plain-w1",
+        "run plain-w2",
+        "run slow-w1",
+        "run slow-w2",
+        "stop",
+        "run slow-w2",
+        "stop",
+    ]
+    statuses = {name: record.status for name, record in workplace.records().items()}
+    assert statuses == {
+        "plain-w1/01": "disturbed",
+        "plain-w1/02": "ok",
+        "plain-w2/01": "ok",
+        "slow-w1/01": "ok",
+        "slow-w2/01": "disturbed",
+        "slow-w2/02": "disturbed",
+    }
+    # In no figure, and listed with its reason.
+    (folder,) = workplace.campaigns()
+    figures = figures_of(open_campaign(folder))
+    assert [missing.run.run_id.rpartition("-e")[0] for missing in figures.missing] == ["slow-w2"]
+    assert [record.status for record in figures.attempts] == ["disturbed"] * 3
+    status, output = workplace.run("run", "small", "--retry", "disturbed")
+    assert status == 0, output
+    assert workplace.records()["slow-w2/03"].status == "ok"
+    status, output = workplace.run("run", "small", "--retry", "disturbed")
+    assert status == 0 and "no run was disturbed in its newest attempt" in output
+
+
 def test_a_run_that_did_something_else_does_not_count(workplace: Workplace) -> None:
     workplace.behaviour(runs={"plain-w2": {"rank-1": {"weights_digest": "other"}}})
     status, _ = workplace.run("run", "small", "--only", "plain-w2-*")

@@ -57,6 +57,10 @@ def test_a_record_fits_the_schema_and_comes_back_the_same(tmp_path: Path) -> Non
         ({"work_digest": "0" * 64}, "work_digest is not that"),
         ({"surprise": 1}, "surprise: is not a known setting"),
         ({"schema_version": 2}, "has schema version 2"),
+        (
+            {"starts": [{"rank": 0, "started": 1.0, "host": "h", "boot": "b", "by": "x"}] * 2},
+            "a run that is ok has one start of each rank",
+        ),
         ({"started": "2026-11-21T11:45:00"}, "started: input should have timezone info"),
         ({"phases": {"forward": 40.0}}, "the phases must be queue"),
     ],
@@ -89,6 +93,7 @@ class Left:
         self.write("launch.json", self.launch)
         for number in (0, 1):
             self.rank(number)
+            self.starts(number, 1003.0)
         self.result()
 
     def write(self, name: str, content: Any) -> None:
@@ -105,6 +110,11 @@ class Left:
             "train_s": 40.0 + number, "steps": 126, "weights_digest": "w" * 64,
         }  # fmt: skip
         self.write(f"rank-{number}.json", content | changes)
+
+    def starts(self, number: int, *moments: float, **changes: Any) -> None:
+        mark = {"rank": number, "host": f"worker{number + 1}.lab", "boot": "b", "by": "torchrun"} | changes
+        lines = [json.dumps(mark | {"started": moment, "pid": 1}) + "\n" for moment in moments]
+        (self.outputs / f"starts-{number}.jsonl").write_text("".join(lines))
 
     def result(self, **changes: Any) -> None:
         epochs = [
@@ -206,6 +216,70 @@ def test_training_that_was_put_together_from_two_parts_does_not_count(left: Left
     made = left.compose()
     assert (made.status, made.weights_digest) == ("failed", "w" * 64)
     assert made.reason is not None and "12 steps" in made.reason and "wwwwwwww" in made.reason
+
+
+def test_a_run_whose_ranks_were_started_again_is_disturbed_and_says_how(left: Left) -> None:
+    made = left.compose()
+    assert made.ok and made.starts is not None
+    assert [(each.rank, each.node, each.by) for each in made.starts] == [
+        (0, "worker1", "torchrun"),
+        (1, "worker2", "torchrun"),
+    ]
+    left.starts(1, 1003.0, 1021.5, boot="c")
+    made = left.compose()
+    assert (made.status, made.weights_digest, made.ok) == ("disturbed", "w" * 64, False)
+    assert made.reason is not None and made.starts is not None and len(made.starts) == 3
+    assert made.reason.startswith(
+        "Something started rank 1 more than once (on worker2 at 00:16:43 UTC by torchrun and on worker2 at "
+        "00:17:01 UTC by torchrun): the last start came 18.5 s after the first"
+    )
+    # From a checkpoint that the first start left.
+    told = left.outputs / "progress.jsonl"
+    told.write_text('{"event": "resume", "time": 2, "steps": 12, "epochs": 1}\n')
+    made = left.compose()
+    assert made.status == "disturbed"
+    assert made.reason is not None and made.reason.endswith("Training went on from step 12.")
+
+
+def test_several_ranks_that_were_started_again_are_counted_with_one_as_the_example(left: Left) -> None:
+    left.starts(0, 1003.0, 1020.0)
+    marks = [{"rank": 1, "host": "worker1", "boot": boot, "by": f"allocation {boot}"} for boot in "bc"]
+    lines = [json.dumps(mark | {"started": 1003.0 + 30 * at}) for at, mark in enumerate(marks)]
+    (left.outputs / "starts-1.jsonl").write_text("\n".join(lines) + "\n")
+    reason = left.compose().reason
+    assert reason is not None
+    assert "started 2 ranks more than once (rank 1 on worker1 at 00:16:43 UTC by allocation b and" in reason
+    assert "by allocation c, between which worker1 booted)" in reason and "30.0 s after the first" in reason
+
+
+def test_a_failed_run_whose_ranks_were_started_again_says_both(left: Left) -> None:
+    left.starts(0, 1003.0, 1020.0)
+    left.result(status="yielded")
+    made = left.compose()
+    assert made.status == "failed" and made.reason is not None and "yielded" in made.reason
+    assert any("Something started rank 0 more than once" in note for note in made.notes)
+
+
+@pytest.mark.parametrize(
+    ("marks", "reason"),
+    [
+        (None, "Ranks without a mark of their start: 1."),
+        ('{"rank": 1, "started": 3.0, "ho', "starts-1.jsonl, as the run left it,"),
+        (
+            '{"rank": 1, "started": 3.0, "host": "h", "boot": "b", "by": "x"}\n'
+            '{"rank": 2, "started": 3.0, "host": "h", "boot": "b", "by": "x"}\n',
+            "Marks of starts of ranks that there are not: 2.",
+        ),
+    ],
+)
+def test_marks_that_are_missing_or_wrong_are_a_fault(left: Left, marks: str | None, reason: str) -> None:
+    path = left.outputs / "starts-1.jsonl"
+    if marks is None:
+        path.unlink()
+    else:
+        path.write_text(marks)
+    made = left.compose()
+    assert made.status == "failed" and made.reason is not None and made.reason.startswith(reason)
 
 
 def test_clocks_that_differ_are_said(left: Left) -> None:
