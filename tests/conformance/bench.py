@@ -171,9 +171,9 @@ class Bench:
         finally:
             self._end(process)
 
-    def ended(self, process: subprocess.Popen[bytes]) -> int:
+    def ended(self, process: subprocess.Popen[bytes], seconds: float = WAIT_S) -> int:
         """Wait for the end of a command; its exit code."""
-        self._wait(lambda: process.poll() is not None, "the command has ended")
+        self._wait(lambda: process.poll() is not None, "the command has ended", seconds)
         return int(process.returncode)
 
     def restart_in_training(self, node: str) -> None:
