@@ -13,6 +13,7 @@ from experiments.cluster.quiet import Quiet
 from experiments.cluster.room import cores_used, differences, spare_cores
 from experiments.records.observation import Observation, Request
 from experiments.records.outputs import (
+    BrokenFile,
     DamagedOutput,
     LauncherFile,
     Output,
@@ -47,6 +48,7 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
     launcher = read(LauncherFile, "launcher.json")
     result = read(ResultFile, "result.json")
     prepared = read(Prepared, "prepared.json")
+    broken = read(BrokenFile, "broken.json")
     ranks = [
         rank
         for number in _rank_numbers(outputs)
@@ -58,6 +60,7 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
     notes = [
         *observed.notes,
         *_quiet_notes(observed.quiet),
+        *_broken_notes(request.specification, broken),
         *_trace_notes(request.specification),
         *(launcher.notes if launcher else []),
         *_gpu_notes(ranks),
@@ -156,6 +159,15 @@ def _quiet_notes(quiet: Quiet | None) -> list[str]:
     return [
         f"The nodes were not quiet when it began, after {quiet.waited_s:.0f} s of waiting: "
         f"{'; '.join(quiet.disturbed)}."
+    ]
+
+
+def _broken_notes(specification: RunSpec, broken: BrokenFile | None) -> list[str]:
+    """Notes on other stacks that could not be asked whether something of theirs still ran."""
+    return [
+        f"When it began, {stack} could not be used, and what was seen of its runs was removed: {why}"
+        for stack, why in (broken.root if broken else {}).items()
+        if stack != specification.stack
     ]
 
 

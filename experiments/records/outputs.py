@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeVar
 
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, RootModel, ValidationError
 
 from experiments.records.record import Epoch, Rank, Seconds
 from experiments.util.models import FiniteModel
@@ -53,11 +53,15 @@ class LauncherFile(FiniteModel):
     notes: list[str] = Field(default_factory=list)  # what the stack did that matters for the times
 
 
+class BrokenFile(RootModel[dict[str, str]]):
+    """broken.json: stacks that could not be used when the run began, with the reasons."""
+
+
 class DamagedOutput(Exception):
     """An output file is damaged."""
 
 
-Output = TypeVar("Output", bound=FiniteModel)
+Output = TypeVar("Output", bound=BaseModel)
 
 
 def read_output(kind: type[Output], path: Path) -> Output | None:

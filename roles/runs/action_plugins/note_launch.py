@@ -2,6 +2,8 @@
 
 If each node noted how its part of the run ended (launch-0.json, launch-1.json …), these notes are merged into
 launch.json, unless one is missing. Returns its content as `launch`; empty if there is none.
+
+`broken` names stacks that could not be used when the run began, with reasons: broken.json has them.
 """
 
 from __future__ import annotations
@@ -32,6 +34,12 @@ def merge_notes(outputs: Path) -> None:
     path.write_text(json.dumps(merged, indent=4) + "\n", encoding="utf-8")
     for note in noted:
         note.unlink()
+
+
+def note_broken(outputs: Path, broken: dict[str, str]) -> None:
+    """Note which stacks could not be used; nothing is written if there are none."""
+    if broken:
+        (outputs / "broken.json").write_text(json.dumps(broken, indent=4) + "\n", encoding="utf-8")
 
 
 def launch_of(outputs: Path) -> dict[str, Any]:
@@ -69,6 +77,7 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible has no types
         try:
             if not self._task.check_mode:
                 merge_notes(outputs)
+                note_broken(outputs, self._task.args.get("broken") or {})
             launch = {} if self._task.check_mode else launch_of(outputs)
         except (OSError, ValueError, KeyError) as error:
             raise AnsibleActionFail(f"How the run ended can't be read in {outputs}: {error}") from error

@@ -478,9 +478,12 @@ def test_the_command_says_in_one_line_what_is_wrong(
     place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = tmp_path / "client.json"
-    assert command_line.main(["--settings", str(settings), "stop"]) == 1
+    assert command_line.main(["--settings", str(settings), "agents", "worker1=1"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"{SettingsError.__name__}: {settings} ") and os.strerror(errno.ENOENT) in line
+    assert command_line.main(["--settings", str(settings), "stop"]) == 5
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"{settings} ")
     content = {
         **vars(place.settings),
         "password_file": str(place.settings.password_file),
@@ -494,9 +497,12 @@ def test_the_command_says_in_one_line_what_is_wrong(
     settings.write_text(json.dumps(away), encoding="utf-8")
     assert command_line.main(["--settings", str(settings), "stop"]) == 3
     line = capsys.readouterr().err.splitlines()[-1]
-    assert line.startswith(f"{Away.__name__}: ") and "http://127.0.0.1:9" in line
+    assert line.startswith("Determined's master at http://127.0.0.1:9 ")
     settings.write_text(json.dumps(content), encoding="utf-8")
+    place.settings.password_file.write_text("Tb1another")
+    assert command_line.main(["--settings", str(settings), "stop"]) == 5
+    assert "does not let trainbed in" in capsys.readouterr().err
     place.settings.password_file.unlink()
-    assert command_line.main(["--settings", str(settings), "stop"]) == 1
+    assert command_line.main(["--settings", str(settings), "stop"]) == 5
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"{SettingsError.__name__}: ") and str(place.settings.password_file) in line
+    assert str(place.settings.password_file) in line

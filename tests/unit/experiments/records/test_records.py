@@ -208,6 +208,15 @@ def test_what_a_stack_says_of_its_containers_and_of_its_times_is_kept(left: Left
     assert made.notes == notes
 
 
+def test_another_stack_that_could_not_be_used_is_noted(left: Left) -> None:
+    left.write("broken.json", {"ddp": "Its own reason fails the run.", "other": "Nobody is let in."})
+    made = left.compose()
+    assert made.ok
+    assert made.notes == [
+        "When it began, other could not be used, and what was seen of its runs was removed: Nobody is let in."
+    ]
+
+
 def test_training_that_was_put_together_from_two_parts_does_not_count(left: Left) -> None:
     told = left.outputs / "progress.jsonl"
     told.write_text('{"event": "start", "time": 1, "steps_per_epoch": 9}\n{"event": "st\n')

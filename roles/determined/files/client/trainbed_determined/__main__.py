@@ -1,6 +1,7 @@
 """The command line: python -m trainbed_determined --settings FILE COMMAND.
 
-Exit code 0 = done, 1 = failed, 3 = `stop` could not reach the master; the last line on stderr says why.
+Exit code 0 = done, 1 = failed. Of `stop`: 3 = the master is unreachable, 5 = it does not let this user in. The last
+line on stderr says why.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from typing import Final
 
 from trainbed_determined.administration import AgentsMissing, Ordinary, set_up_users, wait_for_agents
 from trainbed_determined.experiment import ExperimentError, Runner
-from trainbed_determined.master import Away, Master, MasterError
+from trainbed_determined.master import Away, Master, MasterError, Refused
 from trainbed_determined.run import run
 from trainbed_determined.settings import Settings, SettingsError, read_settings
 
 STOP_PATIENCE_S: Final = 20.0
 AWAY_STATUS: Final = 3
 """Exit code of `stop` if the master is unreachable."""
+REFUSED_STATUS: Final = 5
+"""Exit code of `stop` if the master refuses, or the settings for it can't be used."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,9 +33,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = read_settings(given.settings)
         return _command(given, settings, Master(settings, say))
-    except (SettingsError, MasterError, ExperimentError, AgentsMissing) as error:
-        sys.stderr.write(f"{type(error).__name__}: {error}\n")
-        return 1
+    except (SettingsError, Refused) as error:
+        if given.command == "stop":
+            sys.stderr.write(f"{error}\n")
+            return REFUSED_STATUS
+        return _fail(error)
+    except (MasterError, ExperimentError, AgentsMissing) as error:
+        return _fail(error)
+
+
+def _fail(error: Exception) -> int:
+    sys.stderr.write(f"{type(error).__name__}: {error}\n")
+    return 1
 
 
 def say(line: str) -> None:
@@ -50,7 +62,7 @@ def _command(given: argparse.Namespace, settings: Settings, master: Master) -> i
         try:
             ended = runner.stop_all(STOP_PATIENCE_S)
         except Away as error:
-            sys.stderr.write(f"{type(error).__name__}: {error}\n")
+            sys.stderr.write(f"{error}\n")
             return AWAY_STATUS
         runner.wait_until_clean(ended)
         print(json.dumps({"changed": bool(ended)}))
