@@ -1,7 +1,7 @@
 """The command line: python -m trainbed_determined --settings FILE COMMAND.
 
-Exit code 0 = done, 1 = failed. Of `stop`: 3 = the master is unreachable, 5 = it does not let this user in. The last
-line on stderr says why.
+Exit code 0 = done, 1 = failed. Of `stop`: 3 = the master is unreachable, 5 = it does not let this user in.
+The last line on stderr says why.
 """
 
 from __future__ import annotations
