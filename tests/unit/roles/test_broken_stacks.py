@@ -21,7 +21,9 @@ def described(folder: Path, required: list[str], optional: list[str]) -> tuple[i
     common = folder / "site" / "group_vars" / "all"
     common.mkdir(parents=True)
     (common / "00-common").symlink_to(ROOT / "inventory" / "common")
-    groups = {"cluster": {"children": {"master": {"hosts": {"m": {}}}, "workers": {"hosts": {"w": {}}}}}}
+    groups: dict[str, Any] = {
+        "cluster": {"children": {"master": {"hosts": {"m": {}}}, "workers": {"hosts": {"w": {}}}}}
+    }
     (folder / "site" / "hosts.yml").write_text(yaml.safe_dump({"all": {"children": groups}}))
     noted = {"stacks": ["one", "two"], "left_out": {"three": "It is not here."}}
     (folder / "stacks.json").write_text(json.dumps(noted))

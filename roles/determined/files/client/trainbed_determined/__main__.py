@@ -1,6 +1,6 @@
 """The command line: python -m trainbed_determined --settings FILE COMMAND.
 
-Exit code 0 = done, 1 = failed. Of `stop`: 3 = the master is unreachable, 5 = it does not let this user in.
+Exit code 0 = done, 1 = failed. Of `stop`: 3 = the master is unreachable, 5 = it can't be used otherwise.
 The last line on stderr says why.
 """
 
@@ -16,15 +16,15 @@ from typing import Final
 
 from trainbed_determined.administration import AgentsMissing, Ordinary, set_up_users, wait_for_agents
 from trainbed_determined.experiment import ExperimentError, Runner
-from trainbed_determined.master import Away, Master, MasterError, Refused
+from trainbed_determined.master import Away, Master, MasterError
 from trainbed_determined.run import run
 from trainbed_determined.settings import Settings, SettingsError, read_settings
 
 STOP_PATIENCE_S: Final = 20.0
 AWAY_STATUS: Final = 3
 """Exit code of `stop` if the master is unreachable."""
-REFUSED_STATUS: Final = 5
-"""Exit code of `stop` if the master refuses, or the settings for it can't be used."""
+UNUSABLE_STATUS: Final = 5
+"""Exit code of `stop` if the master lets nobody in, or tasks don't end, or the settings can't be used."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -33,18 +33,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = read_settings(given.settings)
         return _command(given, settings, Master(settings, say))
-    except (SettingsError, Refused) as error:
-        if given.command == "stop":
+    except (SettingsError, MasterError, ExperimentError, AgentsMissing) as error:
+        if given.command == "stop":  # people read this
             sys.stderr.write(f"{error}\n")
-            return REFUSED_STATUS
-        return _fail(error)
-    except (MasterError, ExperimentError, AgentsMissing) as error:
-        return _fail(error)
-
-
-def _fail(error: Exception) -> int:
-    sys.stderr.write(f"{type(error).__name__}: {error}\n")
-    return 1
+            return AWAY_STATUS if isinstance(error, Away) else UNUSABLE_STATUS
+        sys.stderr.write(f"{type(error).__name__}: {error}\n")
+        return 1
 
 
 def say(line: str) -> None:
@@ -59,13 +53,10 @@ def _command(given: argparse.Namespace, settings: Settings, master: Master) -> i
         run(master, config, given.code, given.label, given.out, say, given.queue_limit)
     elif given.command == "stop":
         runner = Runner(master, say)
-        try:
-            ended = runner.stop_all(STOP_PATIENCE_S)
-        except Away as error:
-            sys.stderr.write(f"{error}\n")
-            return AWAY_STATUS
-        runner.wait_until_clean(ended)
-        print(json.dumps({"changed": bool(ended)}))
+        killed, ended = runner.stop_all(STOP_PATIENCE_S)
+        # Also of those that ended by themselves: their clean-up must not disturb a run, of whatever stack.
+        runner.wait_until_clean([*killed, *ended])
+        print(json.dumps({"changed": bool(killed)}))
     elif given.command == "users":
         ordinary = read_settings(given.ordinary)
         changed = set_up_users(

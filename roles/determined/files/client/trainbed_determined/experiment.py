@@ -9,6 +9,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from trainbed_determined.master import Gone, Master
 
 POLL_S: Final = 1.0
 CLEANED_WITHIN_S: Final = 60.0
+CLEAN_UP_BEGINS_S: Final = 10.0  # after the end of an experiment; 1 to 2 s were seen
 SLOTS_WITHIN_S: Final = 90.0
 OURS: Final = "trainbed"  # label of every experiment of a matrix
 ENDED: Final = (
@@ -139,23 +141,29 @@ class Runner:
         """Kill an experiment and all of its tasks."""
         self._master.ask(f"to kill experiment {number}", lambda client: client.get_experiment(number).kill())
 
-    def stop_all(self, patience_s: float | None = None) -> list[int]:
-        """Kill every experiment of any matrix that has not ended; return their ids.
+    def stop_all(self, patience_s: float | None = None) -> tuple[list[int], list[int]]:
+        """Kill every experiment of any matrix that has not ended.
+
+        Returns:
+            Their ids, and those of experiments that ended so lately that their clean-up may still come.
 
         Raises:
             Away: the master was away for longer than `patience_s`.
         """
 
-        def living(client: Determined) -> list[int]:
+        def ends(client: Determined) -> dict[int, float | None]:
             # States are filtered here: asked to do so, 0.38.1 answers with a database error.
-            found = client.list_experiments(labels=[OURS])
-            return [each.id for each in found if each.state not in ENDED]
+            found = bindings.get_GetExperiments(client._session, labels=[OURS], limit=-1).experiments
+            return {each.id: unix_time(each.endTime) if each.endTime else None for each in found}
 
-        ended = self._master.ask("the experiments", living, patience_s)
-        for number in ended:
+        found = self._master.ask("the experiments", ends, patience_s)
+        living = [number for number, end in found.items() if end is None]
+        for number in living:
             self.kill(number)
             self._say(f"Experiment {number} was killed.")
-        return ended
+        now = time.time()  # by the master's clock, beside which this runs
+        lately = [number for number, end in found.items() if end and now - end < CLEAN_UP_BEGINS_S]
+        return living, lately
 
     def tasks(self) -> list[str]:
         """Names of all running or waiting tasks on the cluster, clean-up tasks included."""
@@ -198,6 +206,11 @@ class Runner:
             return [f"Experiment {each.id}" for each in found if each.state not in ENDED]
 
         return self._master.ask("the state of experiments", living)
+
+
+def unix_time(text: str) -> float:
+    """Unix time of the master's `2026-11-21T10:10:36.529505Z`, which is UTC; with or without the Z."""
+    return datetime.fromisoformat(f"{text.rstrip('Z')[:26]}+00:00").timestamp()
 
 
 def state_name(experiment: Experiment) -> str:

@@ -123,7 +123,7 @@ class Master:
             except errors.UnauthenticatedException:
                 # Tokens expire, and a restored database does not know them.
                 self._client = None
-                return do(self._open())
+                return do(self._open(anew=True))
 
         return self._patiently(what, attempt, patience_s, may_be_hopeless)
 
@@ -134,22 +134,33 @@ class Master:
             self._client = Determined._from_session(session)
         return session is not None
 
-    def _open(self) -> Determined:
+    def _open(self, *, anew: bool = False) -> Determined:
+        """The client, by the token of an earlier login where one is kept: a login takes the master a second.
+
+        Raises:
+            Refused: the password is wrong.
+        """
         if self._client is None:
             user = self.settings.user
-            session = self._login(user, self.settings.password)
+            token = None if anew else self.settings.kept_token()
+            session = self._session(user, token) if token else self._login(user, self.settings.password)
             if session is None:
                 raise Refused(
                     f"Determined does not let {user} in with the password in {self.settings.password_file}: "
                     "`make provision` sets it."
                 )
+            if token is None:
+                self.settings.keep_token(session.token)
             self._client = Determined._from_session(session)
         return self._client
+
+    def _session(self, user: str, token: str) -> _Patient:
+        return _Patient(self._address, user, token, self._certificate, max_retries=0)
 
     def _unauthenticated(self) -> _PatientLogin:
         return _PatientLogin(self._address, self._certificate, max_retries=0)
 
-    def _login(self, user: str, password: str) -> api.Session | None:
+    def _login(self, user: str, password: str) -> _Patient | None:
         request = bindings.v1LoginRequest(
             username=user, password=authentication.salt_and_hash(password), isHashed=True
         )
@@ -157,7 +168,7 @@ class Master:
             answer = bindings.post_Login(self._unauthenticated(), body=request)
         except (errors.UnauthenticatedException, errors.ForbiddenException, errors.NotFoundException):
             return None
-        return _Patient(self._address, user, answer.token, self._certificate, max_retries=0)
+        return self._session(user, answer.token)
 
     def _patiently(
         self, what: str, attempt: Callable[[], T], patience_s: float | None, may_be_hopeless: bool = False

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +11,7 @@ from determined.common.api import bindings
 from determined.experimental import Determined
 from determined.experimental.client import Trial
 
-from trainbed_determined.experiment import Followed, write
+from trainbed_determined.experiment import Followed, unix_time, write
 from trainbed_determined.master import Master
 
 FOLDER: Final = "determined"
@@ -70,7 +69,7 @@ def collect(master: Master, seen: Followed, out: Path) -> Collected:
     collected = Collected(
         state=found["state"],
         queue_s=queue_seconds(found["submitted"], moments, seen),
-        ended=unix_time(found["ended"].rstrip("Z")) if found["ended"] else None,
+        ended=unix_time(found["ended"]) if found["ended"] else None,
         hosts={place["host"]: place["agent"] for line in log if (place := PLACE.search(line))},
     )
     if "assigned" not in moments:
@@ -152,13 +151,8 @@ def times_of(log: list[str]) -> dict[str, float]:
 def queue_seconds(submitted: str, moments: dict[str, float], seen: Followed) -> float:
     """Seconds that the experiment waited for slots."""
     if "assigned" in moments:
-        return max(0.0, moments["assigned"] - unix_time(submitted.rstrip("Z")))
+        return max(0.0, moments["assigned"] - unix_time(submitted))
     return seen.waited_s
-
-
-def unix_time(text: str) -> float:
-    """Unix time of `2026-11-21T10:10:36.529505`, which is UTC."""
-    return datetime.fromisoformat(f"{text[:26]}+00:00").timestamp()
 
 
 def cause(log: list[str]) -> str:

@@ -25,6 +25,8 @@ def run(
 ) -> None:
     """Submit an experiment, wait for its end and write its results to `out`.
 
+    Its clean-up goes on without it: whatever runs next waits for that (`stop`).
+
     It may wait `queue_limit_s` seconds for slots; None = as in the settings.
 
     Raises:
@@ -58,10 +60,5 @@ def run(
         fault = ExperimentError(
             f"Experiment {number} ended as {collected.state}{collected.why}; its log is in logs/trial.log."
         )
-    try:
-        took = runner.wait_until_clean([number])
-    except ExperimentError as error:
-        raise (ExperimentError(f"{fault} {error}") if fault else error) from error
-    say(f"Experiment {number} was cleaned up {took:.1f} s after its results were collected.")
     if fault is not None:
         raise fault

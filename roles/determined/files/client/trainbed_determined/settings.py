@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,7 @@ class Settings:
     password_file: Path
     patience_s: float  # for a master that does not answer
     queue_limit_s: float  # for slots
+    token_file: Path | None = None  # where the token of the last login is kept; None = it is not
 
     @property
     def password(self) -> str:
@@ -36,6 +39,38 @@ class Settings:
                 f"The password of {self.user} in {self.password_file} can't be read ({error.strerror}): run "
                 "this as the user that owns the file; `make provision` writes it."
             ) from error
+
+    def kept_token(self) -> str | None:
+        """The token of an earlier login, if there is one.
+
+        Raises:
+            SettingsError: its file can't be read.
+        """
+        if self.token_file is None or not self.token_file.exists():
+            return None
+        with _said(self.token_file, "read"):
+            return self.token_file.read_text(encoding="ascii").strip() or None
+
+    def keep_token(self, token: str) -> None:
+        """Keep a token for the next command, where there is a file for it.
+
+        Raises:
+            SettingsError: it can't be written.
+        """
+        if self.token_file is not None and self.token_file.exists():
+            # Not by renaming: the directory is root's.
+            with _said(self.token_file, "written"):
+                self.token_file.write_text(f"{token}\n", encoding="ascii")
+
+
+@contextmanager
+def _said(path: Path, done: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise SettingsError(
+            f"{path} can't be {done} ({error.strerror}): `make provision` gives it to the training user."
+        ) from error
 
 
 def read_settings(path: Path) -> Settings:
@@ -53,6 +88,7 @@ def read_settings(path: Path) -> Settings:
             password_file=Path(content["password_file"]),
             patience_s=float(content["patience_s"]),
             queue_limit_s=float(content["queue_limit_s"]),
+            token_file=Path(content["token_file"]) if content.get("token_file") else None,
         )
     except OSError as error:
         raise SettingsError(
