@@ -309,7 +309,7 @@ def test_a_disturbed_run_is_made_once_more_in_the_same_command(workplace: Workpl
     # In no figure, and listed with its reason.
     (folder,) = workplace.campaigns()
     figures = figures_of(open_campaign(folder))
-    assert [missing.run.run_id.rpartition("-e")[0] for missing in figures.not_run] == ["slow-w2"]
+    assert [missing.run.run_id.partition("-e")[0] for missing in figures.not_run] == ["slow-w2"]
     assert [record.status for record in figures.attempts] == ["disturbed"] * 3
     status, output = workplace.run("run", "small", "--retry", "disturbed")
     assert status == 0, output
