@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import math
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from experiments.campaign.campaign import open_campaign
-from experiments.records.record import read_record
+from experiments.records.record import Record, read_record
 from experiments.report.writer import write_report
-from tests.unit.experiments.kept_campaigns import THREE_STACKS, kept_campaigns, name_of
+from experiments.util.paths import REPOSITORY
+from tests.unit.experiments.kept_campaigns import DET_ONE, THREE_STACKS, kept_campaigns, name_of
 
 CAMPAIGNS = kept_campaigns()
 RECORDS = sorted(path for kept in CAMPAIGNS for path in kept.glob("*/*/record.json"))
@@ -53,6 +55,28 @@ def test_the_report_says_the_same(tmp_path: Path) -> None:
     write_report(open_campaign(folder))
 
     assert (folder / "report.md").read_text() == (THREE_STACKS / "report.md").read_text()
+
+
+def test_what_is_told_of_disturbed_runs_is_in_their_records() -> None:
+    told = (REPOSITORY / "docs" / "determined.md").read_text(encoding="utf-8")
+    records = {path.parents[2].name: read_record(path) for path in DET_ONE.glob("*/*/*/record.json")}
+    undisturbed = {run.work_digest: run.weights_digest for run in _counting(THREE_STACKS)}
+
+    for failed in ("20261123T110250Z", "20261123T110436Z"):
+        reason = records[failed].reason or ""
+        (quoted,) = [
+            each for each in re.findall(r'failed: "([^"]+?)(?: …)?"', told) if reason.startswith(each)
+        ]
+        assert len(quoted) > 60
+    for ended in ("20261123T105950Z", "20261123T110619Z"):
+        assert records[ended].weights_digest == undisturbed[records[ended].work_digest]
+    assert len(records["20261123T105950Z"].notes) == 1
+    launch_s = (records["20261123T110619Z"].phases or {})["launch"]
+    assert f"{launch_s:.1f} s instead of 8" in told
+
+
+def _counting(kept: Path) -> list[Record]:
+    return [read_record(path) for path in kept.glob("*/*/record.json")]
 
 
 def _rows(path: Path) -> list[dict[str, str]]:
