@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from experiments.analysis.added import Added, added
 from experiments.analysis.between import Asked, asked
 from experiments.analysis.comparisons import StackComparison, TimeSplit, comparisons, time_splits
 from experiments.analysis.decisions import Criterion, Favoured, favoured
@@ -27,6 +28,7 @@ class Analysis:
     figures: Figures
     dissertation: Dissertation
     comparisons: list[StackComparison]
+    added: list[Added]
     settings: list[SettingComparison]
     time_splits: list[TimeSplit]
     waterfalls: list[Waterfall]
@@ -55,6 +57,7 @@ def analyse(campaign: Campaign) -> Analysis:
         figures=figures,
         dissertation=published,
         comparisons=compared,
+        added=added(figures),
         settings=setting_comparisons(figures),
         time_splits=splits,
         waterfalls=waterfalls(figures),

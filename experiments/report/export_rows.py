@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from experiments.analysis.added import TOTAL, Added
 from experiments.analysis.analysis import Analysis
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.from_texts import FromTexts
@@ -23,6 +24,7 @@ def export_rows(analysis: Analysis) -> list[Row]:
     return [
         *(row for cell in figures.cells for row in _cell_rows(cell, baseline)),
         *_comparison_rows(analysis, baseline),
+        *(row for each in analysis.added for row in _added_rows(each, baseline)),
         *_split_rows(analysis),
         *_published_rows(analysis),
         *_use_rows(analysis),
@@ -95,6 +97,17 @@ def _comparison_rows(analysis: Analysis, baseline: str) -> Iterator[Row]:
     for setting in analysis.settings:
         quantity = f"train_s, {setting.axis} {setting.value} over {setting.first}"
         yield _cell(setting.cell, "settings") | _ratio(quantity, setting.ratio) | _tests(setting.ratio)
+
+
+def _added_rows(each: Added, baseline: str) -> Iterator[Row]:
+    """The baseline's parts, and how much longer they are on other stacks."""
+    for part in each.parts:
+        name = part.name if part.name == TOTAL else f"{part.name}, s"
+        yield _cell(each.baseline, "added") | _estimate(name, part.baseline)
+        for cell in each.cells:
+            if (found := part.added.get(cell.stack)) is not None:
+                more = _difference(f"{name}, more than {baseline}'s", found)
+                yield _cell(cell, "added") | more | {"p": found.p}
 
 
 def _split_rows(analysis: Analysis) -> Iterator[Row]:

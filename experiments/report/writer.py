@@ -18,6 +18,7 @@ from experiments.report.formats import NOTHING
 from experiments.report.latex import as_latex
 from experiments.report.names import work_name
 from experiments.report.plots import plots_of
+from experiments.report.sections.added import added_table
 from experiments.report.sections.attempts import attempts_table, not_run_table
 from experiments.report.sections.conclusions import conclusions, weights_sentence
 from experiments.report.sections.conditions import common_facts
@@ -100,6 +101,7 @@ def report_tables(analysis: Analysis) -> list[Table]:
         dissertation_table(analysis.published, analysis.dissertation, work_text(figures.campaign)),
         resource_use_table(analysis.resource_use),
         phases_table(figures.cells),
+        added_table(analysis.added, baseline, doubt_of(figures)),
         quality_table(figures),
         data_sets_table(figures),
         *users_tables(analysis.occasions),

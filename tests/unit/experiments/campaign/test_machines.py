@@ -12,10 +12,9 @@ from experiments.campaign.campaign import open_campaign
 from experiments.campaign.identity import are_others
 from experiments.records.record import read_record
 from tests.unit.experiments.campaign.test_adoption import MORE_SEEDS, adopted, made
+from tests.unit.experiments.kept_campaigns import kept_campaigns, name_of
 from tests.unit.experiments.made_up_workplace import Workplace, wait_until
 
-ROOT = Path(__file__).parents[4]
-KEPT = sorted((ROOT / "tests/data/campaigns").glob("*/2*/campaign.json"))
 ONLY = ("--only", "plain-w1-*")
 
 
@@ -248,9 +247,9 @@ def test_machines_are_others_where_that_is_known(
     assert are_others(machines, others) == found
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: f"{path.parts[-3]}/{path.parts[-2]}")
-def test_kept_campaigns_are_read_as_before(path: Path) -> None:
-    identity = open_campaign(path.parent).file.identity
+@pytest.mark.parametrize("folder", kept_campaigns(), ids=name_of)
+def test_kept_campaigns_are_read_as_before(folder: Path) -> None:
+    identity = open_campaign(folder).file.identity
     assert identity.machines == {} and identity.differences(identity) == []
     known = identity.model_copy(update={"machines": {"master": "1"}})
     assert known.differences(identity) == [] and identity.launches_alike(known, identity.stacks[0])

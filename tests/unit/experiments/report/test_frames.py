@@ -12,18 +12,17 @@ from experiments.analysis.figures import figures_of
 from experiments.campaign.campaign import open_campaign
 from experiments.report.frames import load
 from experiments.util.errors import UserError
+from tests.unit.experiments.kept_campaigns import THREE_STACKS
 from tests.unit.experiments.made_up_records import campaign, planned, record
-
-KEPT = Path(__file__).parents[3] / "data/campaigns/three-stacks/20261123T112508Z"
 
 
 def test_a_campaign_as_data_frames() -> None:
-    frames = load(KEPT)
+    frames = load(THREE_STACKS)
     runs = frames.runs
     assert len(runs) >= 24 and runs.counts.sum() == 24
     assert all(Path(path).is_file() for path in runs.record)
     means = runs[runs.counts].groupby(["stack", "workers"])[["train_s", "quality"]].mean()
-    for cell in figures_of(open_campaign(KEPT)).cells:
+    for cell in figures_of(open_campaign(THREE_STACKS)).cells:
         assert cell.train_s is not None and cell.quality is not None
         found = means.loc[(cell.stack, cell.workers)]
         assert found.train_s == pytest.approx(cell.train_s.mean)

@@ -18,15 +18,14 @@ from experiments.report.sections.methods import methods
 from experiments.report.tables import Column, Table
 from experiments.report.writer import report_tables, write_report
 from tests.unit.experiments.analysis.test_figures import of_specification
+from tests.unit.experiments.kept_campaigns import THREE_STACKS
 from tests.unit.experiments.made_up_records import campaign, planned, record, spec
 from training.spec import RunSpec
-
-KEPT = Path(__file__).parents[3] / "data/campaigns/three-stacks/20261123T112508Z"
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    kept = Path(shutil.copytree(KEPT, tmp_path / KEPT.parent.name / KEPT.name))
+    kept = Path(shutil.copytree(THREE_STACKS, tmp_path / THREE_STACKS.parent.name / THREE_STACKS.name))
     write_report(open_campaign(kept))
     return kept
 
