@@ -26,8 +26,8 @@ def test_what_a_run_leaves_behind(
     spec = run_spec(prepared, data_spec(), epochs=3, evaluate_every_epochs=2)
     out, statuses = run(spec, prepared.path)
     assert statuses == [0]
-    names = ["progress.jsonl", "rank-0.json", "result.json", "steps.jsonl", "tensorboard"]
-    assert sorted(path.name for path in out.iterdir()) == names
+    names = ["progress.jsonl", "rank-0.json", "result.json", "starts-0.jsonl", "steps.jsonl"]
+    assert sorted(path.name for path in out.iterdir()) == [*names, "tensorboard"]
     assert all(path.stat().st_mode & 0o777 == 0o644 for path in out.iterdir() if path.is_file())
 
     result, rank = load(out / "result.json"), load(out / "rank-0.json")

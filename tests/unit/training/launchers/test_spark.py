@@ -161,10 +161,12 @@ def test_a_rank_uses_the_code_that_was_shipped(tmp_path: Path, monkeypatch: pyte
     import os
     import sys
 
-    with zipfile.ZipFile(tmp_path / "shipped.zip", "w") as archive:
+    work = tmp_path / "app-7" / "3"  # as a worker names them
+    work.mkdir(parents=True)
+    with zipfile.ZipFile(work / "shipped.zip", "w") as archive:
         archive.writestr("training/__init__.py", "")
         archive.writestr("training/rank.py", SHIPPED)
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(work)
     pid = os.fork()
     if not pid:
         for name in [name for name in sys.modules if name.partition(".")[0] == "training"]:
@@ -173,14 +175,14 @@ def test_a_rank_uses_the_code_that_was_shipped(tmp_path: Path, monkeypatch: pyte
         spark.train_rank("shipped.zip", "s", "d", str(tmp_path / "seen"))
         os._exit(0)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
-    assert (tmp_path / "seen").read_text() == "s d"
+    assert (tmp_path / "seen").read_text() == "s d Spark's executor 3 of app-7"
     with pytest.raises(FileNotFoundError, match=r"did not ship absent.zip .* submit it with --py-files"):
         spark.train_rank("absent.zip", "s", "d", "o")
 
 
 SHIPPED = """
-def run_rank(spec, data, out):
-    out.write_text(f"{spec} {data}")
+def run_rank(spec, data, out, starter):
+    out.write_text(f"{spec} {data} {starter}")
     return 0
 
 def end_if_failed(status):
