@@ -19,8 +19,8 @@ from training.spec import RunSpec, explain
 SEARCH: Final = "search.json"
 SCHEMA_VERSION: Final = 1
 
-#: `end`: it did all its batches. `stopped`: the searcher stopped it early. `killed`: somebody ended it, or all
-#: of the search. `waiting` and `running`: the search was left before the trial's end.
+#: `end`: it did all its batches. `stopped`: the searcher stopped it early. `killed`: somebody ended it or
+#: the search. `waiting` and `running`: the search was left before the trial's end.
 Outcome = Literal["end", "stopped", "failed", "killed", "waiting", "running"]
 
 

@@ -30,7 +30,7 @@ class SearchSession(DeterminedSession):
     """A rank of a trial, which ends when the searcher has stopped the trial.
 
     A master of 0.38.1 notes that it stops a trial (STOPPING_COMPLETED), but does not tell its processes:
-    without this, every trial would run to its end. It decides when it gets an evaluation, so it is asked then.
+    without this, every trial would run to its end. It decides when it gets an evaluation, and is asked then.
     """
 
     _stopped = False  # by the searcher
@@ -45,11 +45,10 @@ class SearchSession(DeterminedSession):
 
     def _decision(self, steps: int) -> bool:
         """Whether the searcher stops the trial, once it knows the evaluation after this many steps."""
-        assert self._info is not None
         until = time.monotonic() + DECIDED_WITHIN_S
         while time.monotonic() < until:
             # Metrics are sent in the background, and kept after the searcher has decided.
-            trial = self._trial(self._info.trial.trial_id)
+            trial = self._trial()
             latest = trial.latestValidation
             if latest is not None and latest.totalBatches >= steps:
                 return trial.state is bindings.trialv1State.STOPPING_COMPLETED
@@ -60,8 +59,9 @@ class SearchSession(DeterminedSession):
         )
         return False
 
-    def _trial(self, number: int) -> bindings.trialv1Trial:
-        return bindings.get_GetTrial(self._context.train._session, trialId=number).trial
+    def _trial(self) -> bindings.trialv1Trial:
+        assert self._info is not None
+        return bindings.get_GetTrial(self._context.train._session, trialId=self._info.trial.trial_id).trial
 
     def should_stop(self) -> bool:
         """Whether the searcher has stopped the trial, or as for any run."""
