@@ -32,6 +32,7 @@ DEFAULT: Final = "adaptive_asha"
 RESULTS: Final = "searches"  # in the folder of all results
 LIVE: Final = "live.jsonl"
 OUTPUTS: Final = "outputs"
+PROGRESS: Final = "progress.jsonl"  # in it, as the stack's client writes it
 ANSIBLE_LOG: Final = "ansible.log"
 FOLLOW: Final = "follow.json"
 TASKS: Final = "search"  # the role of a stack that can search has tasks/search.yml
@@ -285,7 +286,17 @@ class _Running:
             content = json.loads(path.read_bytes())
             return Seen.model_validate({name: content[name] for name in Seen.model_fields if name in content})
         except FileNotFoundError:
-            return self._lines[-1] if self._lines else None
+            return self._told_last()
         except (OSError, ValueError) as error:
             self._playbooks.screen.line(f"{path} can't be used ({first_line(error)}).", "yellow")
-            return self._lines[-1] if self._lines else None
+            return self._told_last()
+
+    def _told_last(self) -> Seen | None:
+        """What the client told last: in its own file, if that was fetched, or else what arrived here."""
+        path = self._folder / OUTPUTS / PROGRESS
+        for line in reversed(path.read_text(encoding="utf-8").splitlines() if path.is_file() else []):
+            try:
+                return Seen.model_validate_json(line)
+            except ValidationError:
+                continue  # the last one may be there in part
+        return self._lines[-1] if self._lines else None
