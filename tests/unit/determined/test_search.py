@@ -251,7 +251,7 @@ def test_a_search_is_ended_like_every_experiment_of_a_matrix(place: Place) -> No
 
 def test_all_trials_are_read_however_many(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(searches, "PAGE", 2)
-    place.steps(lambda: (made(place, 5), place.ends()))
+    place.steps(lambda: made(place, 5), place.ends)
     place.run()
     result = json.loads((place.out / "search.json").read_text())
     assert [each["number"] for each in result["trials"]] == [1, 2, 3, 4, 5]
