@@ -1,14 +1,28 @@
-"""What a search submits: the experiment that the role makes of a run and of the search's file."""
+"""What a search submits, and the role that does it here, with stand-ins for systemd and the master."""
 
 from __future__ import annotations
 
+import json
+import os
+import pwd
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from trainbed_determined.search import PROGRESS, RESULT
 
 from experiments.campaign import searching
-from experiments.records.search import SEARCH
+from experiments.records.search import SEARCH, Seen
+from tests.standins import systemd
+from tests.standins.determined import master as standin
+from tests.unit.determined.search_answers import SearchHandler, Trial
 from tests.unit.roles.loading import ROOT, value_of
 
 VARS = "roles/determined/vars/main.yml"
@@ -59,3 +73,144 @@ def test_both_sides_name_the_files_alike() -> None:
     assert (PROGRESS, RESULT) == (searching.PROGRESS, SEARCH)
     follow = (ROOT / "playbooks/trials.yml").read_text(encoding="utf-8")
     assert f"search_out ~ '/{PROGRESS}'" in follow
+
+
+PASSWORD = "Tb1ordinary"
+USER = pwd.getpwuid(os.getuid()).pw_name
+
+
+class Cluster:
+    """A master of this process, and what the role finds on the node beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.master = standin.Cluster("Tb1admin")
+        self.master.add_user("trainbed", standin.hashed(PASSWORD), admin=False)
+        self.master.agents["worker1"] = {"slots": 1, "seen": time.monotonic() + 1e6, "address": "198.18.0.11"}
+        self.trials: dict[int, Trial] = {}
+        for name in ("environment/bin", "code/training", "data", "secrets", "search/out"):
+            (folder / name).mkdir(parents=True)
+        (folder / "code/training/loop.py").write_text("print('training')\n")
+        client = f"PYTHONPATH={ROOT}/roles/determined/files/client exec {sys.executable} "
+        python = folder / "environment/bin/python"
+        python.write_text(f'#!/bin/sh\n{client} "$@"\n')
+        python.chmod(0o755)
+        systemd.install(folder)
+
+    def set_up(self, address: str) -> None:
+        """Write what the role writes for its client."""
+        (self.folder / "secrets/password").write_text(PASSWORD)
+        content = {
+            "master": address,
+            "certificate": None,
+            "user": "trainbed",
+            "patience_s": 5,
+            "queue_limit_s": 60,
+        }
+        content["password_file"] = str(self.folder / "secrets/password")
+        (self.folder / "secrets/client.json").write_text(json.dumps(content))
+
+    def search(self, wanted: dict[str, Any]) -> tuple[int, str]:
+        """Call the role; returns its exit status and its output on one line."""
+        variables = GIVEN | {
+            "search_length": {"batches": 126, "epochs": 2, "evaluate_every_epochs": 1},
+            "search_wanted": wanted,
+            "search_dir": str(self.folder / "search"),
+            "search_out": str(self.folder / "search/out"),
+            "search_launch_dir": str(self.folder / "launch"),
+            "search_code": str(self.folder / "code"),
+            "search_data": str(self.folder / "data"),
+            "determined_secrets": str(self.folder / "secrets"),
+            "determined_environment": str(self.folder / "environment"),
+            "determined_user": USER,
+        }
+        variables["search_spec"]["work"] |= {"workers": 1, "slots_per_worker": 1}
+        del variables["determined_images"]  # of the role, from its workers
+        task = {
+            "name": "Search",
+            "ansible.builtin.import_role": {"name": "determined", "tasks_from": "search"},
+        }
+        play = {"name": "Search", "hosts": "master", "connection": "local", "become": False}
+        playbook, inventory = self.folder / "search.yml", self.folder / "hosts.yml"
+        playbook.write_text(json.dumps([play | {"gather_facts": False, "vars": variables, "tasks": [task]}]))
+        worker = {"runs_node": {"image": "master:5000/trainbed@sha256:abc"}}
+        groups = {"master": {"hosts": {"localhost": {}}}, "workers": {"hosts": {"worker1": worker}}}
+        inventory.write_text(json.dumps(groups))
+        done = subprocess.run(
+            [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory), str(playbook)],
+            cwd=ROOT,
+            env={
+                **os.environ,
+                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+                "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        return done.returncode, re.sub(r"\s+", " ", done.stdout + done.stderr)
+
+    def when_created(self) -> None:
+        """Let a trial run to its end, once there is an experiment."""
+        while not self.master.experiments:
+            time.sleep(0.05)
+        with self.master.lock:
+            trial = self.trials[1] = Trial(1, {"learning_rate": 0.001})
+            trial.evaluate(1, 63, validation_loss=0.6)
+            trial.evaluate(2, 126, validation_loss=0.5)
+            trial.end("COMPLETED", 3)
+            self.master.experiments[1].end("STATE_COMPLETED")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:{os.environ['PATH']}")
+    monkeypatch.setattr(standin, "CLEAN_UP_S", 0.2)
+    made = Cluster(tmp_path)
+    monkeypatch.setattr(standin, "Handler", type("Handler", (SearchHandler,), {"trials": made.trials}))
+    server = standin.serve(made.master, "127.0.0.1", 0)
+    made.set_up(f"http://127.0.0.1:{server.server_address[1]}")
+    yield made
+    server.shutdown()
+    server.server_close()
+
+
+ASHA: dict[str, Any] = {
+    "hyperparameters": {"learning_rate": {"type": "log", "base": 10, "minval": -4.0, "maxval": -2.5}},
+    "searcher": {"name": "adaptive_asha", "metric": "validation_loss", "max_trials": 1},
+}
+
+
+def test_the_role_searches_to_the_end(cluster: Cluster) -> None:
+    threading.Thread(target=cluster.when_created, daemon=True).start()
+    status, output = cluster.search(ASHA)
+    assert status == 0, output
+    submitted = cluster.master.experiments[1].config
+    assert submitted["searcher"]["max_time"] == 126
+    assert submitted["labels"] == ["trainbed", "search", GIVEN["search_label"]]
+    out = cluster.folder / "search" / "out"
+    lines = (out / PROGRESS).read_text().splitlines()
+    # What the client writes is what the other side reads.
+    seen = [Seen.model_validate_json(line) for line in lines][-1]
+    assert [trial.outcome for trial in seen.trials] == ["end"] and seen.done == 1
+    launch = json.loads((cluster.folder / "launch" / "launch.json").read_text())
+    assert launch["exit_code"] == 0 and launch["stack"] == "determined"
+
+
+def test_what_the_master_refuses_ends_the_role_in_a_sentence(cluster: Cluster) -> None:
+    searcher = ASHA["searcher"] | {"time_metric": "samples"}
+    status, output = cluster.search(ASHA | {"searcher": searcher})
+    assert status != 0 and "problem: - Determined refuses the experiment: " in output, output
+    assert "requires `max_time` and `time_metric` to be set" in output and not cluster.master.experiments
+
+
+def test_where_nothing_is_set_up_a_sentence_says_so(cluster: Cluster) -> None:
+    (cluster.folder / "data").rmdir()
+    assert (
+        f"{cluster.folder}/data no longer exists on localhost: run the matrix again"
+        in cluster.search(ASHA)[1]
+    )
+    (cluster.folder / "secrets/client.json").unlink()
+    status, output = cluster.search(ASHA)
+    assert status != 0 and "Determined is not set up on localhost: `make provision` does that" in output
