@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import pwd
@@ -88,7 +89,7 @@ class Cluster:
         self.master.add_user("trainbed", standin.hashed(PASSWORD), admin=False)
         self.master.agents["worker1"] = {"slots": 1, "seen": time.monotonic() + 1e6, "address": "198.18.0.11"}
         self.trials: dict[int, Trial] = {}
-        for name in ("environment/bin", "code/training", "data", "secrets", "search/out"):
+        for name in ("environment/bin", "code/training", "data", "secrets", "home"):
             (folder / name).mkdir(parents=True)
         (folder / "code/training/loop.py").write_text("print('training')\n")
         client = f"PYTHONPATH={ROOT}/roles/determined/files/client exec {sys.executable} "
@@ -111,8 +112,11 @@ class Cluster:
         (self.folder / "secrets/client.json").write_text(json.dumps(content))
 
     def search(self, wanted: dict[str, Any]) -> tuple[int, str]:
-        """Call the role; returns its exit status and its output on one line."""
-        variables = GIVEN | {
+        """Call playbooks/trials.yml, without what looks for leftovers on this machine.
+
+        Returns its exit status, and its output on one line.
+        """
+        variables = copy.deepcopy(GIVEN) | {
             "search_length": {"batches": 126, "epochs": 2, "evaluate_every_epochs": 1},
             "search_wanted": wanted,
             "search_dir": str(self.folder / "search"),
@@ -123,21 +127,25 @@ class Cluster:
             "determined_secrets": str(self.folder / "secrets"),
             "determined_environment": str(self.folder / "environment"),
             "determined_user": USER,
+            "runs_user": USER,
+            "search_stack": "determined",
+            "search_follow": str(self.folder / "follow.json"),
+            "search_dest": str(self.folder / "home"),
         }
         variables["search_spec"]["work"] |= {"workers": 1, "slots_per_worker": 1}
         del variables["determined_images"]  # of the role, from its workers
-        task = {
-            "name": "Search",
-            "ansible.builtin.import_role": {"name": "determined", "tasks_from": "search"},
-        }
-        play = {"name": "Search", "hosts": "master", "connection": "local", "become": False}
-        playbook, inventory = self.folder / "search.yml", self.folder / "hosts.yml"
-        playbook.write_text(json.dumps([play | {"gather_facts": False, "vars": variables, "tasks": [task]}]))
+        first, *plays = yaml.safe_load((ROOT / "playbooks/trials.yml").read_text(encoding="utf-8"))
+        assert "ansible.builtin.import_playbook" in first
+        here = {"connection": "local", "become": False}
+        playbook, inventory = self.folder / "trials.yml", self.folder / "hosts.yml"
+        playbook.write_text(json.dumps([play | here for play in plays]))
+        (self.folder / "vars.json").write_text(json.dumps(variables))
         worker = {"runs_node": {"image": "master:5000/trainbed@sha256:abc"}}
-        groups = {"master": {"hosts": {"localhost": {}}}, "workers": {"hosts": {"worker1": worker}}}
-        inventory.write_text(json.dumps(groups))
+        groups: dict[str, Any] = {name: {"hosts": {"localhost": {}}} for name in ("master", "cluster")}
+        inventory.write_text(json.dumps(groups | {"workers": {"hosts": {"worker1": worker}}}))
+        program = str(Path(sys.executable).parent / "ansible-playbook")
         done = subprocess.run(
-            [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory), str(playbook)],
+            [program, "-i", str(inventory), "-e", f"@{self.folder / 'vars.json'}", str(playbook)],
             cwd=ROOT,
             env={
                 **os.environ,
@@ -182,7 +190,7 @@ ASHA: dict[str, Any] = {
 }
 
 
-def test_the_role_searches_to_the_end(cluster: Cluster) -> None:
+def test_a_search_runs_to_its_end_and_comes_home(cluster: Cluster) -> None:
     threading.Thread(target=cluster.when_created, daemon=True).start()
     status, output = cluster.search(ASHA)
     assert status == 0, output
@@ -194,23 +202,29 @@ def test_the_role_searches_to_the_end(cluster: Cluster) -> None:
     # What the client writes is what the other side reads.
     seen = [Seen.model_validate_json(line) for line in lines][-1]
     assert [trial.outcome for trial in seen.trials] == ["end"] and seen.done == 1
-    launch = json.loads((cluster.folder / "launch" / "launch.json").read_text())
+    follow = json.loads((cluster.folder / "follow.json").read_text())
+    assert follow["log"] == str(out / PROGRESS)
+    home = cluster.folder / "home"
+    launch = json.loads((home / "launch.json").read_text())
     assert launch["exit_code"] == 0 and launch["stack"] == "determined"
+    assert {PROGRESS, RESULT, "experiment.json", "logs"} <= {path.name for path in home.iterdir()}
+    assert (home / "logs/trial-1.log").is_file() and (home / "logs/localhost.log").is_file()
 
 
 def test_what_the_master_refuses_ends_the_role_in_a_sentence(cluster: Cluster) -> None:
     searcher = ASHA["searcher"] | {"time_metric": "samples"}
     status, output = cluster.search(ASHA | {"searcher": searcher})
     assert status != 0 and "problem: - Determined refuses the experiment: " in output, output
-    assert "requires `max_time` and `time_metric` to be set" in output and not cluster.master.experiments
+    assert output.endswith("requires `max_time` and `time_metric` to be set ")
+    assert not cluster.master.experiments
+    assert json.loads((cluster.folder / "home/launch.json").read_text())["exit_code"] == 1
 
 
 def test_where_nothing_is_set_up_a_sentence_says_so(cluster: Cluster) -> None:
     (cluster.folder / "data").rmdir()
-    assert (
-        f"{cluster.folder}/data no longer exists on localhost: run the matrix again"
-        in cluster.search(ASHA)[1]
-    )
+    says = "on localhost any more: run the matrix again, and search around its new record."
+    assert cluster.search(ASHA)[1].endswith(f"1 problem: - There is no {cluster.folder}/data {says} ")
     (cluster.folder / "secrets/client.json").unlink()
     status, output = cluster.search(ASHA)
-    assert status != 0 and "Determined is not set up on localhost: `make provision` does that" in output
+    says = "1 problem: - Determined is not set up on localhost: `make provision` does that if"
+    assert status != 0 and says in output and output.endswith("and its packages are there. ")
