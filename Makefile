@@ -27,7 +27,7 @@ carries = requirements/bootstrap check && $(if $(accepts),,python3 roles/testbed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test test-wide inventory testbed testbed-down provision verify status conformance plan matrix watch campaigns report compare export bench gpu-check lint lock clean
+.PHONY: help demo unit test test-wide inventory testbed testbed-down provision verify status conformance plan matrix watch campaigns report compare export search bench gpu-check lint lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -91,6 +91,9 @@ compare: ## set two campaigns side by side (A=results/<matrix>/<campaign> B=...)
 
 export: ## bring a run's trained model home, for from_pretrained (RUN=results/<matrix>/<campaign>/<run>, or a run id and MATRIX=)
 	@$(call in,controller) python -m experiments export "$(RUN)" --matrix "$(MATRIX)" $(if $(CAMPAIGN),--campaign "$(CAMPAIGN)") $(ARGS)
+
+search: ## search for hyperparameters around a run (RECORD=results/<matrix>/<campaign>/<run>/<attempt>/record.json, SEARCH=file)
+	@$(call in,controller) python -m experiments search "$(RECORD)" $(if $(SEARCH),--search "$(SEARCH)") $(ARGS)
 
 bench: ## measure what recording costs (DATA=folder of a prepared data set)
 	@$(call in,test) python -m tests.benchmarks.recording --data "$(DATA)" $(ARGS)

@@ -1,4 +1,4 @@
-"""The command line: plan, run, watch, status, campaigns, report, compare, check, export."""
+"""The command line: plan, run, watch, status, campaigns, report, compare, check, export, search."""
 
 from __future__ import annotations
 
@@ -22,9 +22,11 @@ from experiments.campaign.plan import make_plan
 from experiments.campaign.preparation import prepared_cluster
 from experiments.campaign.resume import Options
 from experiments.campaign.running_note import Detached, NoteWriter
+from experiments.campaign.searching import find_wanted, run_search
 from experiments.campaign.selection import runs_that_fit, with_warm_ups
 from experiments.cluster.playbooks import Playbooks
 from experiments.cluster.status import read_status
+from experiments.console.searches import SearchTable
 from experiments.console.status import show_status
 from experiments.console.tables import CampaignTables, plan_as_json, show_plan
 from experiments.console.watch import watch
@@ -115,6 +117,9 @@ def _command(
         run = find_run(RESULTS, arguments.run, arguments.matrix, arguments.campaign, own)
         export_model(playbooks, RESULTS, run, arguments.out, break_lock=arguments.break_lock)
         return 0
+    if arguments.command == "search":
+        wanted = find_wanted(arguments.record, arguments.search, arguments.stack)
+        return run_search(playbooks, RESULTS, wanted, SearchTable(screen), break_lock=arguments.break_lock)
     matrix = load_matrix(arguments.matrix)
     if arguments.command == "plan":
         with prepared_cluster(playbooks, matrix, RESULTS, "plan", arguments.break_lock) as prepared:
@@ -354,7 +359,17 @@ def _parser() -> argparse.ArgumentParser:
     export.add_argument(
         "--out", type=Path, metavar="FOLDER", help="the new folder (default: model/ in the attempt's folder)"
     )
-    for command in (plan, run, export):
+    search = commands.add_parser("search", help="search for hyperparameters around a recorded run")
+    search.add_argument(
+        "record", metavar="RECORD", help="results/<matrix>/<campaign>/<run id>/<attempt>/record.json"
+    )
+    search.add_argument(
+        "--search",
+        metavar="FILE",
+        help="the search: a file, or a name in experiments/search/ (adaptive_asha)",
+    )
+    search.add_argument("--stack", help="the stack that searches (default: the only one that can)")
+    for command in (plan, run, export, search):
         command.add_argument(
             "--break-lock",
             action="store_true",

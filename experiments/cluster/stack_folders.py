@@ -48,6 +48,16 @@ def role_of(stack: str, root: Path = REPOSITORY) -> Path:
     return next((place for place in places if place.is_dir()), places[0])
 
 
+def stacks_with(tasks: str, root: Path = REPOSITORY) -> list[str]:
+    """The stacks whose role has tasks/<tasks>.yml beside tasks/run.yml, by name.
+
+    Raises:
+        UserError: the folder of stacks outside the checkout does not exist.
+    """
+    found = [path for folder in stack_folders(root) for path in folder.glob(f"roles/*/tasks/{tasks}.yml")]
+    return sorted({path.parts[-3] for path in found if path.with_name("run.yml").is_file()})
+
+
 def outside_launchers(root: Path = REPOSITORY) -> list[Path]:
     """The launchers outside the checkout.
 

@@ -44,6 +44,13 @@ def number(value: float | None, form: Format = COUNT) -> str:
     return f"{value * form.factor:{flags}.{form.digits}f}".replace("-", MINUS)
 
 
+def setting(value: object) -> str:
+    """A value of a setting: numbers with three digits that mean something, other values as they are."""
+    if isinstance(value, float):
+        return f"{value:.3g}".replace("-", MINUS)
+    return "yes" if value is True else "no" if value is False else str(value)
+
+
 def quantity(value: float | None, form: Format = COUNT) -> str:
     """A number with its unit."""
     return NOTHING if value is None else number(value, form) + form.unit

@@ -21,7 +21,7 @@ START = 'e="$(requirements/bootstrap controller)" && exec "$e/bin/python" -m exp
 
 
 class ActionModule(ActionBase):  # type: ignore[misc] # Ansible has no types
-    """Runs one command of `experiments` on a matrix, shows its output and passes signals on to it."""
+    """Runs one command of `experiments`, shows its output and passes signals on to it."""
 
     _requires_connection = False
     _supports_check_mode = True
@@ -31,21 +31,24 @@ class ActionModule(ActionBase):  # type: ignore[misc] # Ansible has no types
         super().run(tmp, task_vars)
         _, asked = self.validate_argument_spec(
             {
-                "command": {"type": "str", "choices": ["plan", "run"], "required": True},
-                "matrix": {"type": "str", "required": True},
+                "command": {"type": "str", "choices": ["plan", "run", "search"], "required": True},
+                "matrix": {"type": "str"},  # of plan and run
+                "record": {"type": "str"},  # of search
                 "arguments": {"type": "str", "default": ""},
-            }
+            },
+            required_one_of=[("matrix", "record")],
         )
+        about = asked["matrix"] or asked["record"]
         inventory = as_variable((task_vars or {}).get("ansible_inventory_sources") or [])
         code = follow(
-            [asked["command"], asked["matrix"], *shlex.split(asked["arguments"])],
+            [asked["command"], about, *shlex.split(asked["arguments"])],
             {**os.environ, **({"ANSIBLE_INVENTORY": inventory} if inventory else {})},
         )
         return {
-            "changed": asked["command"] == "run",
+            "changed": asked["command"] != "plan",
             "failed": code != 0,
             "rc": code,
-            "msg": f"python -m experiments {asked['command']} {asked['matrix']} ended with status {code}"
+            "msg": f"python -m experiments {asked['command']} {about} ended with status {code}"
             + ("; the reason is above." if code else "."),
         }
 

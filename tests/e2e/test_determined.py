@@ -5,6 +5,9 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -81,16 +84,89 @@ def test_an_experiment_in_error_has_a_record_with_its_reason(testbed: Testbed) -
     assert states(testbed)[-1] == "ERROR"
 
 
+def is_standin(testbed: Testbed) -> bool:
+    """Whether its master is the stand-in, which is a script: it has no searcher, and tasks no Core API."""
+    return testbed.node("master", "head --bytes=2 /usr/bin/determined-master").output == "#!"
+
+
+def search_file(testbed: Testbed) -> Path:
+    """Write a search of four trials, which are compared half way."""
+    path = testbed.root / "four.yml"
+    content = (testbed.root / "experiments/search/adaptive_asha.yml").read_text(encoding="utf-8")
+    content = content.replace("max_trials: 8", "max_trials: 4\n  mode: aggressive\n  divisor: 2")
+    path.write_text(content.replace("max_restarts: 1", "max_restarts: 0"), encoding="utf-8")
+    return path
+
+
+def searched(testbed: Testbed) -> dict[str, Any]:
+    """search.json of the only search of that file."""
+    (path,) = (testbed.root / "results/searches/four").glob("*/search.json")
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return content
+
+
+def record_of(testbed: Testbed) -> str:
+    """The record of a measured run on one worker."""
+    return str(next((testbed.root / "results").glob("quick/*/determined-w1-*/*/record.json")))
+
+
 @pytest.mark.usefixtures("measured")
-def test_a_search_is_submitted_around_a_run(testbed: Testbed) -> None:
-    pattern = "quick/*/determined-w1-*/*/record.json"
-    record = next(path for path in (testbed.root / "results").glob(pattern))
-    done = testbed.playbook("search", "-e", json.dumps({"search_record": str(record)}))
-    assert re.search(r"Created experiment \d+", done.output)
-    # The stand-in gives a trial no cluster information: the launcher says so and exits.
-    wait_for("the trial ends", lambda: states(testbed)[-1] == "ERROR", 60)
-    log = testbed.node("master", f"{DET} trial logs {len(states(testbed))}").output
-    assert "A search needs a Determined cluster" in log
+def test_a_search_is_followed_to_its_end_and_kept(testbed: Testbed) -> None:
+    shutil.rmtree(testbed.root / "results/searches", ignore_errors=True)
+    arguments = ("search", f"RECORD={record_of(testbed)}", f"SEARCH={search_file(testbed)}")
+    done = testbed.make(*arguments, check=False)
+    search = searched(testbed)
+    spec = search["around"]["specification"]["work"]
+    steps = spec["epochs"] * -(-spec["data"]["train"] // spec["batch_per_worker"])
+    assert [bracket["rungs"][-1] for bracket in search["seen"]["brackets"]] == [steps]
+    trials = search["seen"]["trials"]
+    (folder,) = (testbed.root / "results/searches/four").iterdir()
+    assert (folder / "outputs/experiment.json").is_file() and (folder / "live.jsonl").is_file()
+    wait_for("nothing runs", lambda: nothing_runs(testbed), 60)
+    testbed.node("master", "test ! -e /var/lib/trainbed/lock")
+    if is_standin(testbed):
+        # It gives a trial no cluster information: the launcher says so and exits, and the search fails.
+        assert done.code != 0 and search["status"] == "failed" and search["reason"] in done.output
+        assert [each["outcome"] for each in trials] == ["failed"] and states(testbed)[-1] == "ERROR"
+        (log,) = (folder / "outputs/logs").glob("trial-*.log")
+        assert "A search needs a Determined cluster" in log.read_text(encoding="utf-8")
+        return
+    assert done.code == 0 and search["status"] == "ok", done.output
+    assert len(trials) == 4 and {each["outcome"] for each in trials} <= {"end", "stopped"}
+    assert any(each["outcome"] == "end" for each in trials)
+    for each in trials:
+        if each["outcome"] == "stopped":
+            assert each["rung"] is not None and each["batches"] < steps
+        else:
+            assert each["batches"] == steps
+    assert not [note for note in search["seen"]["notes"] if "although" in note]
+    told = [json.loads(line)["done"] for line in (folder / "live.jsonl").read_text().splitlines()]
+    assert any(0 < each < 1 for each in told) and told[-1] == 1
+
+
+@pytest.mark.usefixtures("measured")
+def test_an_interrupted_search_leaves_nothing_running(testbed: Testbed) -> None:
+    if is_standin(testbed):
+        pytest.skip("the stand-in's tasks have no Core API: a trial ends before it could be interrupted")
+    shutil.rmtree(testbed.root / "results/searches", ignore_errors=True)
+    arguments = ("search", f"RECORD={record_of(testbed)}", f"SEARCH={search_file(testbed)}")
+    process = testbed.start("make", "--no-print-directory", *arguments)
+    wait_for(
+        "a trial has reached something",
+        lambda: any(
+            '"batches": 0' not in line
+            for path in (testbed.root / "results/searches/four").glob("*/live.jsonl")
+            for line in path.read_text(encoding="utf-8").splitlines()
+            if '"outcome": "running"' in line
+        ),
+        180,
+    )
+    interrupt(process)
+    search = searched(testbed)
+    assert search["status"] == "interrupted" and search["seen"]["trials"]
+    assert states(testbed)[-1] == "CANCELED"
+    wait_for("nothing runs", lambda: nothing_runs(testbed), 60)
+    testbed.node("master", "test ! -e /var/lib/trainbed/lock")
 
 
 def test_a_master_that_goes_away_finds_its_agents_again(testbed: Testbed) -> None:

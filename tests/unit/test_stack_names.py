@@ -31,7 +31,6 @@ ALLOWED = {
     "inventory/lab/group_vars/all/lab.yml": "the stacks of the worked example",
     "inventory/testbed/group_vars/all/testbed.yml": "the stacks of the testbed",
     "playbooks/restore.yml": "a verb of the one stack that has a database",
-    "playbooks/search.yml": "a verb of the one stack that has searches",
     "pyproject.toml": "types and imports of the stacks' packages",
     "requirements/test.in": "the stacks' packages, for the tests of their launchers",
 }

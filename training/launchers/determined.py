@@ -63,11 +63,13 @@ class DeterminedSession:
             return
         self._figures.event(event, figures)
         if event == "epoch":
-            steps = figures["epoch"] * self._work.steps_per_epoch
-            metrics = {name: value for name, value in figures.items() if isinstance(value, int | float)}
-            # A search by successive halving reads a trial's length from a metric.
-            metrics["batches"] = steps
-            self._context.train.report_validation_metrics(steps_completed=steps, metrics=metrics)
+            self._report_epoch(figures["epoch"] * self._work.steps_per_epoch, figures)
+
+    def _report_epoch(self, steps: int, figures: dict[str, Any]) -> None:
+        metrics = {name: value for name, value in figures.items() if isinstance(value, int | float)}
+        # A search by successive halving reads a trial's length from a metric.
+        metrics["batches"] = steps
+        self._context.train.report_validation_metrics(steps_completed=steps, metrics=metrics)
 
     def record(self, steps: list[dict[str, Any]], ranks: list[dict[str, Any]]) -> None:
         """Write every step as every stack does; the last one is reported as training metrics."""

@@ -33,7 +33,14 @@ def main() -> int:
     with (folder / "calls.jsonl").open("a") as calls:
         calls.write(json.dumps(call) + "\n")
     print(f"PLAY [{playbook}] ****\n", flush=True)
-    playbooks = {"prepare": prepare, "lock": lock, "run": run, "stop": stop, "export": export}
+    playbooks = {
+        "prepare": prepare,
+        "lock": lock,
+        "run": run,
+        "stop": stop,
+        "export": export,
+        "trials": trials,
+    }
     status = playbooks[playbook](folder, variables, behaviour)
     print("\nPLAY RECAP ****\nmaster : ok=1")
     return status
@@ -103,6 +110,24 @@ def export(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -
     note["weights_digest"] = hashlib.sha256(work.encode()).hexdigest()
     (home / "trainbed.json").write_text(json.dumps(note | behaviour.get("note", {})))
     return 0
+
+
+def trials(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> int:
+    how, log = behaviour["search"], folder / "search-progress.jsonl"
+    (folder / "search-variables.json").write_text(json.dumps(variables))
+    Path(variables["search_follow"]).write_text(json.dumps({"shell": ["bash", "-c"], "log": str(log)}))
+    with log.open("a") as file:
+        for line in how.get("lines", []):
+            file.write(json.dumps(line) + "\n")
+            file.flush()
+            time.sleep(how.get("pause", 0))
+    if how.get("hangs"):
+        (folder / "hanging").write_text(variables["search_label"])
+        time.sleep(600)
+    (Path(variables["search_dest"]) / log.name.removeprefix("search-")).write_bytes(log.read_bytes())
+    if "result" in how:
+        (Path(variables["search_dest"]) / "search.json").write_text(json.dumps(how["result"]))
+    return fatal(how["fails"]) if "fails" in how else 0
 
 
 def run(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> int:

@@ -18,6 +18,7 @@ from trainbed_determined.administration import AgentsMissing, Ordinary, set_up_u
 from trainbed_determined.experiment import ExperimentError, Runner
 from trainbed_determined.master import Away, Master, MasterError
 from trainbed_determined.run import run
+from trainbed_determined.search import read_run, search
 from trainbed_determined.settings import Settings, SettingsError, read_settings
 
 STOP_PATIENCE_S: Final = 20.0
@@ -51,6 +52,9 @@ def _command(given: argparse.Namespace, settings: Settings, master: Master) -> i
     if given.command == "run":
         config = json.loads(given.config.read_bytes())
         run(master, config, given.code, given.label, given.out, say, given.queue_limit)
+    elif given.command == "search":
+        config = json.loads(given.config.read_bytes())
+        search(master, config, read_run(given.run), given.code, given.label, given.out, say)
     elif given.command == "stop":
         runner = Runner(master, say)
         killed, ended = runner.stop_all(STOP_PATIENCE_S)
@@ -75,15 +79,20 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
     experiment = commands.add_parser("run", help="submit an experiment, wait for it and collect its results")
-    experiment.add_argument("--config", type=Path, required=True, help="the experiment's configuration, JSON")
-    experiment.add_argument("--code", type=Path, required=True, help="folder to submit with it")
-    experiment.add_argument("--label", required=True, help="label unique to this experiment")
-    experiment.add_argument("--out", type=Path, required=True, help="folder for its results")
+    searching = commands.add_parser("search", help="submit a search, follow it and collect its results")
+    for command in (experiment, searching):
+        command.add_argument(
+            "--config", type=Path, required=True, help="the experiment's configuration, JSON"
+        )
+        command.add_argument("--code", type=Path, required=True, help="folder to submit with it")
+        command.add_argument("--label", required=True, help="label unique to this experiment")
+        command.add_argument("--out", type=Path, required=True, help="folder for its results")
     experiment.add_argument(
         "--queue-limit", type=float, help="seconds that it may wait for slots, instead of the settings' limit"
     )
+    searching.add_argument("--run", type=Path, required=True, help="length of the run, JSON (search.py: Run)")
 
-    commands.add_parser("stop", help="end every experiment of any matrix")
+    commands.add_parser("stop", help="end every experiment of any matrix, and every search")
 
     users = commands.add_parser("users", help="set passwords and create the ordinary user (as admin)")
     users.add_argument("--ordinary", type=Path, required=True, help="client.json of the ordinary user")

@@ -94,8 +94,13 @@ class Runner:
         self._say(f"Experiment {number}: {self._master.settings.master}/det/experiments/{number}")
         return number
 
-    def follow(self, seen: Followed, slots: int) -> None:
+    def follow(self, seen: Followed, slots: int, look: Callable[[], None] = lambda: None) -> None:
         """Wait until the experiment has ended, in whatever state; observations go into `seen`.
+
+        Args:
+            seen: the experiment.
+            slots: how many it waits for.
+            look: called after every poll.
 
         Raises:
             ExperimentError: it waited too long for slots and was killed.
@@ -116,6 +121,7 @@ class Runner:
             if not seen.states or seen.states[-1][1] != state.name:
                 seen.states.append((time.time(), state.name))
                 self._say(f"Experiment {number} is {state.name}.")
+            look()
             if state in ENDED:
                 return
             if state in WAITING:
