@@ -19,7 +19,13 @@ from requests.exceptions import SSLError
 from trainbed_determined import __main__ as command_line
 from trainbed_determined import experiment as experiments
 from trainbed_determined import master as masters
-from trainbed_determined.administration import AgentsMissing, Ordinary, set_up_users, wait_for_agents
+from trainbed_determined.administration import (
+    AgentsMissing,
+    AnotherPassword,
+    Ordinary,
+    set_up_users,
+    wait_for_agents,
+)
 from trainbed_determined.experiment import ExperimentError, Runner
 from trainbed_determined.master import Away, Gone, Master, Refused
 from trainbed_determined.results import last_of_each_step, unix_time
@@ -452,9 +458,35 @@ def test_blank_passwords_are_closed_and_the_ordinary_user_is_made(place: Place) 
 
 def test_an_administrator_with_another_password_is_left_alone(place: Place) -> None:
     admin = Settings(**{**vars(place.settings), "user": "admin"})
-    with pytest.raises(Refused, match="change-password admin"):
+    with pytest.raises(AnotherPassword, match="determined_reset_password=true"):
         set_up_users(Master(admin, print), "Tb1wrong", Ordinary("x", "Tb1xxxxx", 6100, "x"))
     assert place.cluster.users["admin"]["password"] == standin.hashed("Tb1admin")
+    assert list(place.cluster.users) == ["admin", "determined", "trainbed"]
+
+
+def test_another_password_has_an_exit_code_of_its_own_and_one_sentence(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def written(user: str, password: str) -> str:
+        (tmp_path / f"{user}-password").write_text(f"{password}\n", encoding="ascii")
+        content = {"user": user, "password_file": str(tmp_path / f"{user}-password"), "certificate": None}
+        (tmp_path / f"{user}.json").write_text(json.dumps({**vars(place.settings), **content}))
+        return str(tmp_path / f"{user}.json")
+
+    def users() -> int:
+        ordinary = ["--ordinary", written("trainbed", PASSWORD), "--uid", "6100", "--group", "trainbed"]
+        return command_line.main(["--settings", str(tmp_path / "admin.json"), "users", *ordinary])
+
+    written("admin", "Tb1lost")
+    assert users() == 4
+    found = capsys.readouterr()
+    assert found.out == ""
+    (line,) = found.err.splitlines()
+    assert f"than the one in {tmp_path}/admin-password" in line
+    assert line.endswith("make provision ARGS='-e determined_reset_password=true'.")
+    place.cluster.set_password("admin", standin.hashed("Tb1lost"))
+    assert users() == 0
+    assert json.loads(capsys.readouterr().out) == {"changed": True}
 
 
 def test_agents_are_waited_for_and_missing_ones_are_named(place: Place) -> None:

@@ -1,6 +1,7 @@
 """The command line: python -m trainbed_determined --settings FILE COMMAND.
 
-Exit code 0 = done, 1 = failed, 3 = `stop` could not reach the master; the last line on stderr says why.
+Exit code 0 = done, 1 = failed, 3 = `stop` could not reach the master, 4 = `users` found another password for
+admin; the last line on stderr says why.
 """
 
 from __future__ import annotations
@@ -13,7 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from trainbed_determined.administration import AgentsMissing, Ordinary, set_up_users, wait_for_agents
+from trainbed_determined.administration import (
+    AgentsMissing,
+    AnotherPassword,
+    Ordinary,
+    set_up_users,
+    wait_for_agents,
+)
 from trainbed_determined.experiment import ExperimentError, Runner
 from trainbed_determined.master import Away, Master, MasterError
 from trainbed_determined.run import run
@@ -22,6 +29,8 @@ from trainbed_determined.settings import Settings, SettingsError, read_settings
 STOP_PATIENCE_S: Final = 20.0
 AWAY_STATUS: Final = 3
 """Exit code of `stop` if the master is unreachable."""
+ANOTHER_PASSWORD_STATUS: Final = 4
+"""Exit code of `users` if the administrator's password is neither ours nor blank."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -30,6 +39,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = read_settings(given.settings)
         return _command(given, settings, Master(settings, say))
+    except AnotherPassword as error:
+        sys.stderr.write(f"{error}\n")
+        return ANOTHER_PASSWORD_STATUS
     except (SettingsError, MasterError, ExperimentError, AgentsMissing) as error:
         sys.stderr.write(f"{type(error).__name__}: {error}\n")
         return 1
