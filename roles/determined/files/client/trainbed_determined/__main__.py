@@ -60,7 +60,7 @@ def _command(given: argparse.Namespace, settings: Settings, master: Master) -> i
     elif given.command == "stop":
         runner = Runner(master, say)
         try:
-            ended = runner.stop_all(STOP_PATIENCE_S)
+            ended = runner.stop_all(STOP_PATIENCE_S, everybodys=given.everybodys)
         except Away as error:
             sys.stderr.write(f"{type(error).__name__}: {error}\n")
             return AWAY_STATUS
@@ -92,7 +92,8 @@ def _parser() -> argparse.ArgumentParser:
         "--queue-limit", type=float, help="seconds that it may wait for slots, instead of the settings' limit"
     )
 
-    commands.add_parser("stop", help="end every experiment of any matrix")
+    stop = commands.add_parser("stop", help="end every experiment of any matrix")
+    stop.add_argument("--all", dest="everybodys", action="store_true", help="those of no matrix, too (as admin)")
 
     users = commands.add_parser("users", help="set passwords and create the ordinary user (as admin)")
     users.add_argument("--ordinary", type=Path, required=True, help="client.json of the ordinary user")

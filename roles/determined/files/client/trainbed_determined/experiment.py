@@ -139,17 +139,22 @@ class Runner:
         """Kill an experiment and all of its tasks."""
         self._master.ask(f"to kill experiment {number}", lambda client: client.get_experiment(number).kill())
 
-    def stop_all(self, patience_s: float | None = None) -> list[int]:
+    def stop_all(self, patience_s: float | None = None, *, everybodys: bool = False) -> list[int]:
         """Kill every experiment of any matrix that has not ended; return their ids.
 
+        Args:
+            patience_s: how long the master may be away; None = as in the settings.
+            everybodys: whether to kill also those that belong to no matrix; paused ones stay.
+
         Raises:
-            Away: the master was away for longer than `patience_s`.
+            Away: the master was away for longer than that.
         """
 
         def living(client: Determined) -> list[int]:
             # States are filtered here: asked to do so, 0.38.1 answers with a database error.
-            found = client.list_experiments(labels=[OURS])
-            return [each.id for each in found if each.state not in ENDED]
+            found = client.list_experiments(labels=None if everybodys else [OURS])
+            spared = (*ENDED, ExperimentState.PAUSED) if everybodys else ENDED
+            return [each.id for each in found if each.state not in spared]
 
         ended = self._master.ask("the experiments", living, patience_s)
         for number in ended:
