@@ -27,6 +27,7 @@ SLOW_MODULES = {
     "test_script",
     "test_status_playbook",
     "test_testbed_checks",
+    "test_uninstall",
     "test_watch",
 }
 

@@ -384,6 +384,26 @@ def test_experiments_of_matrices_are_ended_and_no_others(place: Place) -> None:
     ]
 
 
+def test_everybodys_experiments_are_ended_if_that_is_asked_for_but_paused_ones_stay(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = ["STATE_RUNNING", "STATE_QUEUED", "STATE_PAUSED", "STATE_COMPLETED"]
+    for number, state in enumerate(states, start=1):
+        config = {**CONFIG, "labels": ["mine"]}
+        place.cluster.experiments[number] = standin.Experiment(
+            number, config, [], "somebody", state, agents=["worker1"]
+        )
+    settings = tmp_path / "client.json"
+    content = {"password_file": str(place.settings.password_file), "certificate": None}
+    settings.write_text(json.dumps({**vars(place.settings), **content}), encoding="utf-8")
+    assert command_line.main(["--settings", str(settings), "stop"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"changed": False}
+    assert command_line.main(["--settings", str(settings), "stop", "--all"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"changed": True}
+    ended = ["STATE_CANCELED", "STATE_CANCELED", "STATE_PAUSED", "STATE_COMPLETED"]
+    assert [each.state for each in place.cluster.experiments.values()] == ended
+
+
 def test_the_clean_up_of_an_experiment_is_waited_for_and_that_of_others_is_not(place: Place) -> None:
     cleaning = next(iter(standin.answer("tasks-after")[1]["allocationIdToSummary"].values()))
     place.cluster.foreign["x"] = {**cleaning, "name": "Checkpoint GC (Experiment 11)"}
