@@ -15,7 +15,7 @@ LOOPBACK = ("127.", "::1")
 #: Log drivers whose logs the engine can read back, which is how a run's log is fetched.
 READABLE_LOGS = ("json-file", "local", "journald")
 #: Why a stack is not there, for plans and `make status`.
-TAKEN_OUT = "it was taken out of the cluster (make uninstall STACK={stack}); make provision installs it again"
+TAKEN_OUT = "It was taken out of the cluster (make uninstall STACK={stack}); make provision installs it again."
 PLAIN_NAME = r"[\w.:\[\]%][\w.:\[\]%-]*[$]?"
 PLAIN_JUMP = r"(-J ?|-o ?ProxyJump=)[\w\[][\w.:\[\]@,-]*"
 
