@@ -15,7 +15,7 @@ LOOPBACK = ("127.", "::1")
 #: Log drivers whose logs the engine can read back, which is how a run's log is fetched.
 READABLE_LOGS = ("json-file", "local", "journald")
 #: Why a stack is not there, for plans and `make status`.
-TAKEN_OUT = "It was taken out of the cluster (make uninstall STACK={stack}); make provision installs it again."
+TAKEN_OUT = "It was taken out of the cluster (make uninstall); make provision installs it again."
 PLAIN_NAME = r"[\w.:\[\]%][\w.:\[\]%-]*[$]?"
 PLAIN_JUMP = r"(-J ?|-o ?ProxyJump=)[\w\[][\w.:\[\]@,-]*"
 
@@ -360,7 +360,7 @@ def preflight_without(noted: Mapping[str, Any], stack: str) -> dict[str, Any]:
     return {
         **noted,
         "stacks": [each for each in noted["stacks"] if each != stack],
-        "left_out": {**noted["left_out"], stack: TAKEN_OUT.format(stack=stack)},
+        "left_out": {**noted["left_out"], stack: TAKEN_OUT},
     }
 
 

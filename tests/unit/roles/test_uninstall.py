@@ -19,7 +19,7 @@ stacks_with = load("roles/preflight/lookup_plugins/stacks_with.py").stacks_with
 preflight = load("roles/preflight/filter_plugins/preflight.py")
 
 NOTED = {"stacks": ["ddp", "toy"], "left_out": {"spark": "no reason"}}
-WHY = "It was taken out of the cluster (make uninstall STACK=toy); make provision installs it again."
+WHY = "It was taken out of the cluster (make uninstall); make provision installs it again."
 NOTED_THEN = {"stacks": ["ddp"], "left_out": {"spark": "no reason", "toy": WHY}}
 
 

@@ -93,7 +93,7 @@ def _parser() -> argparse.ArgumentParser:
     )
 
     stop = commands.add_parser("stop", help="end every experiment of any matrix")
-    stop.add_argument("--all", dest="everybodys", action="store_true", help="those of no matrix, too (as admin)")
+    stop.add_argument("--all", dest="everybodys", action="store_true", help="of none, too (as admin)")
 
     users = commands.add_parser("users", help="set passwords and create the ordinary user (as admin)")
     users.add_argument("--ordinary", type=Path, required=True, help="client.json of the ordinary user")
