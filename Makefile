@@ -27,7 +27,7 @@ carries = requirements/bootstrap check && $(if $(accepts),,python3 roles/testbed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test test-wide inventory testbed testbed-down provision verify status conformance plan matrix watch campaigns report compare export search bench gpu-check lint lock clean
+.PHONY: help demo unit test test-wide inventory testbed testbed-down provision uninstall verify status conformance plan matrix watch campaigns report compare export search bench gpu-check lint lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -57,6 +57,9 @@ testbed-down: ## remove the testbed except for its caches
 
 provision: ## set up the cluster of the inventory (determined_packages=DIR takes its packages from there)
 	@$(call in,controller) ansible-playbook playbooks/provision.yml $(if $(determined_packages),-e '{"determined_packages": "$(determined_packages)"}') $(ARGS)
+
+uninstall: ## take a stack out of the cluster (STACK=name); its data are kept, and DATA=remove removes them, too
+	@$(call in,controller) ansible-playbook playbooks/uninstall.yml -e '{"uninstall_stack": "$(STACK)", "uninstall_data": "$(DATA)"}' $(ARGS)
 
 verify: ## prove the state of the nodes (testinfra); the results are kept in results/verify as JUnit XML
 	@$(call in,controller) python -m pytest tests/nodes --verbose --junitxml="results/verify/$$(date -u +%Y%m%dT%H%M%SZ).xml" $(ARGS)

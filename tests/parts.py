@@ -231,6 +231,12 @@ TEST_WIDE = (
         Nodes.SHARED,
     ),
     Part(
+        "determined-setup",
+        "Determined taken out with and without its data, and installed again; its passwords set anew",
+        (pytest(*WIDE, "tests/e2e/test_determined_setup.py"),),
+        Nodes.SHARED,
+    ),
+    Part(
         "resuming",
         "a matrix resumed after a reboot, and after full disks; a provisioning after its controller was lost",
         (pytest(*WIDE, "tests/e2e/test_going_on.py"),),

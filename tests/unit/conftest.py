@@ -6,13 +6,15 @@ import pytest
 
 #: Fixtures that start ranks, a browser, or the command that runs a matrix.
 STARTERS = {"browser", "ranks", "whole", "workplace"}
-#: Modules that start ansible-playbook, the matrix's command or torch's ranks themselves, or query mirrors.
+#: Modules that start ansible-playbook, a database, the matrix's command or torch's ranks themselves, or query
+#: mirrors.
 SLOW_MODULES = {
     "test_loop",
     "test_check_gpus",
     "test_cluster_facts",
     "test_data_sets",
     "test_dataset",
+    "test_determined_reset",
     "test_conformance",
     "test_export",
     "test_locks",
@@ -25,6 +27,7 @@ SLOW_MODULES = {
     "test_script",
     "test_status_playbook",
     "test_testbed_checks",
+    "test_uninstall",
     "test_watch",
 }
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+
+import pytest
 
 from experiments.util.paths import REPOSITORY
 
@@ -17,3 +20,16 @@ def test_every_target_is_phony() -> None:
 
 def test_every_target_says_what_it_does() -> None:
     assert re.findall(r"^([a-z-]+):.*## .", MAKEFILE, re.MULTILINE) == TARGETS
+
+
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ((), '{"uninstall_stack": "", "uninstall_data": ""}'),
+        (("STACK=spark", "DATA=remove"), '{"uninstall_stack": "spark", "uninstall_data": "remove"}'),
+    ],
+)
+def test_taking_a_stack_out_names_it_and_what_becomes_of_its_data(given: tuple[str, ...], asked: str) -> None:
+    command = ["make", "--dry-run", "uninstall", "STACK=", "DATA=", *given, "ARGS=--check"]
+    shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    assert f"ansible-playbook playbooks/uninstall.yml -e '{asked}' --check" in shown

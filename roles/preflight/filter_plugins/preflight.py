@@ -14,6 +14,8 @@ FIRST_WORDS = re.compile(r"^(Task failed: )?(Data could not be sent .* over ssh:
 LOOPBACK = ("127.", "::1")
 #: Log drivers whose logs the engine can read back, which is how a run's log is fetched.
 READABLE_LOGS = ("json-file", "local", "journald")
+#: Why a stack is not there, for plans and `make status`.
+TAKEN_OUT = "It was taken out of the cluster (make uninstall); make provision installs it again."
 PLAIN_NAME = r"[\w.:\[\]%][\w.:\[\]%-]*[$]?"
 PLAIN_JUMP = r"(-J ?|-o ?ProxyJump=)[\w\[][\w.:\[\]@,-]*"
 
@@ -351,6 +353,17 @@ def preflight_members(hosts: Sequence[str], hostvars: Mapping[str, Any]) -> dict
     return found
 
 
+def preflight_without(noted: Mapping[str, Any], stack: str) -> dict[str, Any]:
+    """What the master noted, without a stack that was taken out of the cluster."""
+    if stack not in noted["stacks"]:
+        return dict(noted)
+    return {
+        **noted,
+        "stacks": [each for each in noted["stacks"] if each != stack],
+        "left_out": {**noted["left_out"], stack: TAKEN_OUT},
+    }
+
+
 def is_same(name: str, old: Mapping[str, Any], other: str, new: Mapping[str, Any]) -> bool:
     """Whether a noted member is this one of today: the same machine, or what has taken its address."""
     if old["address"] == new["address"]:
@@ -461,5 +474,6 @@ class FilterModule:
                 preflight_room,
                 preflight_said,
                 preflight_users,
+                preflight_without,
             )
         }

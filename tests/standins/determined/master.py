@@ -9,6 +9,8 @@ and the stand-in agents (`agent.py`) really run it. It has no searcher, no web p
 from __future__ import annotations
 
 import copy
+import ctypes
+import functools
 import hashlib
 import json
 import re
@@ -35,6 +37,9 @@ AGENT_FORGOTTEN_S = 25.0
 CLEAN_UP_S = 2.0
 GAP_S = 0.4  # between an experiment's end and its clean-up, when it has no task
 ENDED = ("STATE_COMPLETED", "STATE_ERROR", "STATE_CANCELED")
+BCRYPT = "$2a$"  # how the real one's hashes begin
+QUICK = f"{BCRYPT}04$"  # with the least work that there is
+SALT_LETTERS = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 
 
 def answer(name: str) -> tuple[int, Any]:
@@ -46,6 +51,19 @@ def answer(name: str) -> tuple[int, Any]:
 def hashed(password: str) -> str:
     """A password as the SDK sends it: hashed, or blank if it is blank."""
     return hashlib.sha512((SALT + password).encode()).hexdigest() if password else ""
+
+
+def bcrypt(sent: str, setting: str) -> str:
+    """The bcrypt hash of a password as the SDK sends it; a hash is a setting, too."""
+    library = ctypes.CDLL("libcrypt.so.1")
+    library.crypt.restype = ctypes.c_char_p
+    return str(library.crypt(sent.encode(), setting.encode()).decode())
+
+
+@functools.lru_cache
+def matches(sent: str, kept: str) -> bool:
+    """Whether a password as the SDK sends it is the one that is kept, as it was sent or as its hash."""
+    return bcrypt(sent, kept) == kept if kept.startswith(BCRYPT) else sent == kept
 
 
 def now() -> str:
@@ -87,12 +105,18 @@ class Experiment:
 class Cluster:
     """Everything that the master knows."""
 
-    def __init__(self, initial_password: str = "", keep: Callable[[str, str], None] | None = None) -> None:
+    def __init__(
+        self,
+        initial_password: str = "",
+        keep: Callable[[str, str], None] | None = None,
+        passwords: Database | None = None,
+    ) -> None:
         """Make the two users that a fresh master has.
 
         Args:
             initial_password: their password.
             keep: stores a JSON text under a name, in a database.
+            passwords: where the users' passwords are; whoever changes one there changes it.
         """
         self.lock = threading.RLock()
         self.users: dict[str, dict[str, Any]] = {}
@@ -102,6 +126,7 @@ class Cluster:
         self.foreign: dict[str, dict[str, Any]] = {}  # tasks of others
         self.faults: list[Callable[[], tuple[int, Any] | None]] = []
         self._keep = keep
+        self._passwords = passwords
         for name in ("admin", "determined"):
             self.add_user(name, hashed(initial_password), admin=name == "admin")
 
@@ -113,9 +138,24 @@ class Cluster:
             "username": name,
             "admin": admin,
         }
-        self.users[name] = {"password": password, "user": user}
+        self.users[name] = {"user": user}
+        self.set_password(name, password)
         self.save()
         return user
+
+    def set_password(self, name: str, password: str) -> None:
+        """Give a user this password, which is as the SDK sends it."""
+        self.users[name]["password"] = password
+        if self._passwords:
+            self._passwords.set_password(name, password)
+
+    def admits(self, name: str, password: str) -> bool:
+        """Whether there is such a user with this password, which is as the SDK sends it."""
+        if name not in self.users:
+            return False
+        if self._passwords:
+            self.users[name]["password"] = self._passwords.password_of(name)
+        return matches(password, self.users[name]["password"])
 
     def save(self) -> None:
         """Store users and experiments."""
@@ -284,12 +324,12 @@ class Handler(BaseHTTPRequestHandler):
         return self._of(each, found[1], (found[3] or "").lstrip("/"))
 
     def _login(self, body: dict[str, Any]) -> tuple[int, Any]:
-        known = self.cluster.users.get(body["username"])
-        if known is None or known["password"] != body["password"]:
+        name = body["username"]
+        if not self.cluster.admits(name, body["password"]):
             return answer("login-refused")
         token = secrets.token_hex(8)
-        self.cluster.tokens[token] = body["username"]
-        return 200, {"token": token, "user": known["user"]}
+        self.cluster.tokens[token] = name
+        return 200, {"token": token, "user": self.cluster.users[name]["user"]}
 
     def _agent(self, body: dict[str, Any]) -> tuple[int, Any]:
         """Take a stand-in agent's report of its slots and ended containers; answer with what it is to run."""
@@ -336,7 +376,8 @@ class Handler(BaseHTTPRequestHandler):
         for each in cluster.users.values():
             if by_id and each["user"]["id"] == int(by_id[1]):
                 if method == "PATCH":
-                    each["password"] = body.get("password") or each["password"]
+                    if body.get("password"):
+                        cluster.set_password(each["user"]["username"], body["password"])
                     each["user"]["agentUserGroup"] = (
                         body.get("agentUserGroup") or each["user"]["agentUserGroup"]
                     )
@@ -459,16 +500,34 @@ def serve(
     return server
 
 
+#: A table of JSON texts by name, and of the real one's tables what a password is changed by.
+TABLES = """\
+CREATE TABLE IF NOT EXISTS standin (name text PRIMARY KEY, content text);
+CREATE TABLE IF NOT EXISTS users (
+    id serial PRIMARY KEY,
+    username text UNIQUE NOT NULL,
+    password_hash text,
+    active boolean DEFAULT true,
+    remote boolean DEFAULT false
+);
+CREATE TABLE IF NOT EXISTS user_sessions (
+    id serial PRIMARY KEY,
+    user_id integer REFERENCES users (id),
+    token_type text
+);
+"""
+
+
 class Database:
-    """The real database, through psql: a table of JSON texts by name."""
+    """The real database, through psql."""
 
     def __init__(self, db: dict[str, str]) -> None:
-        """Make the table where it is missing, as the owner of the database that the configuration names."""
+        """Make the tables where they are missing, as the owner of the configured database."""
         login = f"{db['user']}:{db['password']}"
         self._url = (
             f"postgresql://{login}@{db['host']}:{db['port']}/{db['name']}"  # unescaped, like the real one
         )
-        self.run("CREATE TABLE IF NOT EXISTS standin (name text PRIMARY KEY, content text)")
+        self.run(TABLES)
 
     def run(self, sql: str, **variables: str) -> str:
         """Run a statement; its output, without decoration."""
@@ -489,6 +548,20 @@ class Database:
         """The text under a name."""
         return self.run("SELECT content FROM standin WHERE name = :'name'", name=name) or None
 
+    def set_password(self, name: str, sent: str) -> None:
+        """Store the hash of a user's password, or nothing if it is blank."""
+        salt = "".join(secrets.choice(SALT_LETTERS) for _ in range(21))
+        self.run(
+            "INSERT INTO users (username, password_hash) VALUES (:'name', NULLIF(:'hash', '')) "
+            "ON CONFLICT (username) DO UPDATE SET password_hash = EXCLUDED.password_hash",
+            name=name,
+            hash=bcrypt(sent, f"{QUICK}{salt}.") if sent else "",
+        )
+
+    def password_of(self, name: str) -> str:
+        """The hash of a user's password; empty if it is blank."""
+        return self.run("SELECT password_hash FROM users WHERE username = :'name'", name=name)
+
 
 def main() -> None:
     """Entry point, as the unit starts it."""
@@ -498,9 +571,9 @@ def main() -> None:
     initial = config["security"]["initial_user_password"]
     if not users and not initial:
         sys.exit("a password is needed: security.initial_user_password")
-    cluster = Cluster(initial, None if users else database.keep)
+    cluster = Cluster(initial, *((None, None) if users else (database.keep, database)))
     cluster.restore(users, experiments)
-    cluster._keep = database.keep
+    cluster._keep, cluster._passwords = database.keep, database
     tls = config["security"]["tls"]
     serve(cluster, "0.0.0.0", config["port"], tls["cert"], tls["key"])
     while True:

@@ -19,7 +19,13 @@ from requests.exceptions import SSLError
 from trainbed_determined import __main__ as command_line
 from trainbed_determined import experiment as experiments
 from trainbed_determined import master as masters
-from trainbed_determined.administration import AgentsMissing, Ordinary, set_up_users, wait_for_agents
+from trainbed_determined.administration import (
+    AgentsMissing,
+    AnotherPassword,
+    Ordinary,
+    set_up_users,
+    wait_for_agents,
+)
 from trainbed_determined.experiment import ExperimentError, Runner, unix_time
 from trainbed_determined.master import Away, Gone, Master, Refused
 from trainbed_determined.results import last_of_each_step
@@ -403,6 +409,26 @@ def test_experiments_of_matrices_are_ended_and_no_others(place: Place) -> None:
     assert Runner(place.master, place.said.append).stop_all() == ([], [1])
 
 
+def test_everybodys_experiments_are_ended_if_that_is_asked_for_but_paused_ones_stay(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    states = ["STATE_RUNNING", "STATE_QUEUED", "STATE_PAUSED", "STATE_COMPLETED"]
+    for number, state in enumerate(states, start=1):
+        config = {**CONFIG, "labels": ["mine"]}
+        place.cluster.experiments[number] = standin.Experiment(
+            number, config, [], "somebody", state, agents=["worker1"]
+        )
+    settings = tmp_path / "client.json"
+    content = {"password_file": str(place.settings.password_file), "certificate": None}
+    settings.write_text(json.dumps({**vars(place.settings), **content}), encoding="utf-8")
+    assert command_line.main(["--settings", str(settings), "stop"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"changed": False}
+    assert command_line.main(["--settings", str(settings), "stop", "--all"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"changed": True}
+    ended = ["STATE_CANCELED", "STATE_CANCELED", "STATE_PAUSED", "STATE_COMPLETED"]
+    assert [each.state for each in place.cluster.experiments.values()] == ended
+
+
 def test_the_clean_up_of_an_experiment_is_waited_for_and_that_of_others_is_not(place: Place) -> None:
     cleaning = next(iter(standin.answer("tasks-after")[1]["allocationIdToSummary"].values()))
     place.cluster.foreign["x"] = {**cleaning, "name": "Checkpoint GC (Experiment 11)"}
@@ -475,9 +501,35 @@ def test_blank_passwords_are_closed_and_the_ordinary_user_is_made(place: Place) 
 
 def test_an_administrator_with_another_password_is_left_alone(place: Place) -> None:
     admin = Settings(**{**vars(place.settings), "user": "admin"})
-    with pytest.raises(Refused, match="change-password admin"):
+    with pytest.raises(AnotherPassword, match="determined_reset_password=true"):
         set_up_users(Master(admin, print), "Tb1wrong", Ordinary("x", "Tb1xxxxx", 6100, "x"))
     assert place.cluster.users["admin"]["password"] == standin.hashed("Tb1admin")
+    assert list(place.cluster.users) == ["admin", "determined", "trainbed"]
+
+
+def test_another_password_has_an_exit_code_of_its_own_and_one_sentence(
+    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def written(user: str, password: str) -> str:
+        (tmp_path / f"{user}-password").write_text(f"{password}\n", encoding="ascii")
+        content = {"user": user, "password_file": str(tmp_path / f"{user}-password"), "certificate": None}
+        (tmp_path / f"{user}.json").write_text(json.dumps({**vars(place.settings), **content}))
+        return str(tmp_path / f"{user}.json")
+
+    def users() -> int:
+        ordinary = ["--ordinary", written("trainbed", PASSWORD), "--uid", "6100", "--group", "trainbed"]
+        return command_line.main(["--settings", str(tmp_path / "admin.json"), "users", *ordinary])
+
+    written("admin", "Tb1lost")
+    assert users() == 4
+    found = capsys.readouterr()
+    assert found.out == ""
+    (line,) = found.err.splitlines()
+    assert f"than the one in {tmp_path}/admin-password" in line
+    assert line.endswith("make provision ARGS='-e determined_reset_password=true'.")
+    place.cluster.set_password("admin", standin.hashed("Tb1lost"))
+    assert users() == 0
+    assert json.loads(capsys.readouterr().out) == {"changed": True}
 
 
 def test_agents_are_waited_for_and_missing_ones_are_named(place: Place) -> None:

@@ -11,7 +11,7 @@ from ansible.errors import AnsibleFilterError
 from tests.unit.roles.loading import ROOT, call, load
 from tests.unit.roles.test_preflight_decisions import decisions, needs
 
-node_retire = load("roles/preflight/library/node_retire.py")
+node_retire = load("roles/node/library/node_retire.py")
 node = load("roles/node/filter_plugins/node.py")
 
 

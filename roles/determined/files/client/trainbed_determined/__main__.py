@@ -1,7 +1,7 @@
 """The command line: python -m trainbed_determined --settings FILE COMMAND.
 
 Exit code 0 = done, 1 = failed. Of `stop`: 3 = the master is unreachable, 5 = it can't be used otherwise.
-The last line on stderr says why.
+Of `users`: 4 = admin has another password. The last line on stderr says why.
 """
 
 from __future__ import annotations
@@ -14,7 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from trainbed_determined.administration import AgentsMissing, Ordinary, set_up_users, wait_for_agents
+from trainbed_determined.administration import (
+    AgentsMissing,
+    AnotherPassword,
+    Ordinary,
+    set_up_users,
+    wait_for_agents,
+)
 from trainbed_determined.experiment import ExperimentError, Runner
 from trainbed_determined.master import Away, Master, MasterError
 from trainbed_determined.run import run
@@ -26,6 +32,8 @@ AWAY_STATUS: Final = 3
 """Exit code of `stop` if the master is unreachable."""
 UNUSABLE_STATUS: Final = 5
 """Exit code of `stop` if the master lets nobody in, or tasks don't end, or the settings can't be used."""
+ANOTHER_PASSWORD_STATUS: Final = 4
+"""Exit code of `users` if the administrator's password is neither ours nor blank."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -34,6 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         settings = read_settings(given.settings)
         return _command(given, settings, Master(settings, say))
+    except AnotherPassword as error:
+        sys.stderr.write(f"{error}\n")
+        return ANOTHER_PASSWORD_STATUS
     except (SettingsError, MasterError, ExperimentError, AgentsMissing) as error:
         if given.command == "stop":  # people read this
             sys.stderr.write(f"{error}\n")
@@ -57,7 +68,7 @@ def _command(given: argparse.Namespace, settings: Settings, master: Master) -> i
         search(master, config, read_run(given.run), given.code, given.label, given.out, say)
     elif given.command == "stop":
         runner = Runner(master, say)
-        killed, ended = runner.stop_all(STOP_PATIENCE_S)
+        killed, ended = runner.stop_all(STOP_PATIENCE_S, everybodys=given.everybodys)
         # Also of those that ended by themselves: their clean-up must not disturb a run, of whatever stack.
         runner.wait_until_clean([*killed, *ended])
         print(json.dumps({"changed": bool(killed)}))
@@ -92,7 +103,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     searching.add_argument("--run", type=Path, required=True, help="length of the run, JSON (search.py: Run)")
 
-    commands.add_parser("stop", help="end every experiment of any matrix, and every search")
+    stop = commands.add_parser("stop", help="end every experiment of any matrix, and every search")
+    stop.add_argument("--all", dest="everybodys", action="store_true", help="of none, too (as admin)")
 
     users = commands.add_parser("users", help="set passwords and create the ordinary user (as admin)")
     users.add_argument("--ordinary", type=Path, required=True, help="client.json of the ordinary user")

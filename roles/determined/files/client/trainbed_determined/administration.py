@@ -18,6 +18,10 @@ BUILT_IN: Final = ("admin", "determined")  # 0.38.1 creates both, with blank pas
 ASK_AGAIN_S: Final = 1.0
 
 
+class AnotherPassword(Refused):
+    """The administrator's password is neither ours nor blank."""
+
+
 class AgentsMissing(Exception):
     """Agents or their slots are missing; the message is one sentence."""
 
@@ -36,15 +40,15 @@ def set_up_users(master: Master, admin_password: str, ordinary: Ordinary) -> boo
     """Replace blank passwords and create the ordinary user; return whether anything was changed.
 
     Raises:
-        Refused: the administrator's password is neither ours nor blank.
+        AnotherPassword: the administrator's password is neither ours nor blank; nothing was changed.
     """
     changed = False
     if not master.enter("admin", admin_password):
         if not master.enter("admin", ""):
-            raise Refused(
-                f"Determined's user admin has another password than the one in "
-                f"{master.settings.password_file}: put it there, or set it back with "
-                "`det user change-password admin`."
+            raise AnotherPassword(
+                "Determined's user admin has another password than the one in "
+                f"{master.settings.password_file}: put the right one there, or have the role set that one in "
+                "the database: make provision ARGS='-e determined_reset_password=true'."
             )
         _set_password(master, "admin", admin_password)
         changed = True

@@ -147,20 +147,32 @@ class Runner:
         """Kill an experiment and all of its tasks."""
         self._master.ask(f"to kill experiment {number}", lambda client: client.get_experiment(number).kill())
 
-    def stop_all(self, patience_s: float | None = None) -> tuple[list[int], list[int]]:
+    def stop_all(
+        self, patience_s: float | None = None, *, everybodys: bool = False
+    ) -> tuple[list[int], list[int]]:
         """Kill every experiment of any matrix that has not ended.
+
+        Args:
+            patience_s: how long the master may be away; None = as in the settings.
+            everybodys: whether to kill also those that belong to no matrix; paused ones stay.
 
         Returns:
             Their ids, and those of experiments that ended so lately that their clean-up may still come.
 
         Raises:
-            Away: the master was away for longer than `patience_s`.
+            Away: the master was away for longer than that.
         """
 
         def ends(client: Determined) -> dict[int, float | None]:
             # States are filtered here: asked to do so, 0.38.1 answers with a database error.
-            found = bindings.get_GetExperiments(client._session, labels=[OURS], limit=-1).experiments
-            return {each.id: unix_time(each.endTime) if each.endTime else None for each in found}
+            labels = None if everybodys else [OURS]
+            found = bindings.get_GetExperiments(client._session, labels=labels, limit=-1).experiments
+            spared = ("PAUSED",) if everybodys else ()
+            return {
+                each.id: unix_time(each.endTime) if each.endTime else None
+                for each in found
+                if each.state.name not in spared
+            }
 
         found = self._master.ask("the experiments", ends, patience_s)
         living = [number for number, end in found.items() if end is None]

@@ -1,5 +1,5 @@
 #!/usr/bin/python
-"""Ansible module: stop and disable services of a node that is no longer a part of the cluster."""
+"""Ansible module: stop and disable services that a node should no longer run."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ options:
 """
 
 EXAMPLES = r"""
-- name: Retire the node
+- name: Stop what is no longer wanted
   node_retire:
     units: [example, example-dump.timer]
 """
