@@ -34,6 +34,7 @@ AGENT_GONE_S = 6.0
 AGENT_FORGOTTEN_S = 25.0
 CLEAN_UP_S = 2.0
 GAP_S = 0.4  # between an experiment's end and its clean-up, when it has no task
+BRANDING = "stand-in"  # the real one's is "determined": records of runs tell them apart by it
 ENDED = ("STATE_COMPLETED", "STATE_ERROR", "STATE_CANCELED")
 
 
@@ -254,7 +255,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/info":
             return 200, answer("info")[1] | {"version": self.version}
         if path == "/api/v1/master":
-            return 200, answer("master")[1] | {"version": self.version}
+            return 200, answer("master")[1] | {"version": self.version, "branding": BRANDING}
         if path == "/api/v1/auth/login":
             return self._login(body)
         if path == "/standin/agents":
