@@ -30,7 +30,7 @@ from tests.e2e.testbeds import (
     virtual_testbed,
 )
 from tests.parts import VERBS, Nodes, Part
-from tests.standins.determined import given
+from tests.standins import given
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,7 +67,7 @@ def main() -> int:
             return 2
         print(given.said(), flush=True)
     # Tests call make, which would take what this make was given for their own.
-    for name in ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "determined_packages"):
+    for name in given.OF_MAKE:
         os.environ.pop(name, None)
     # A run that takes its nodes down at the end gets a place of its own.
     alone = bool(wanted) or verb == "unit"

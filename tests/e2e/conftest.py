@@ -25,7 +25,7 @@ from tests.e2e.testbeds import (
     crowd_testbed,
     shared_testbed,
 )
-from tests.standins.determined import given
+from tests.standins import given
 
 STAMP = "/root/provisioned-with"
 #: What provisioning depends on, besides Determined's packages or their stand-ins.

@@ -31,7 +31,7 @@ from tests.e2e.testbeds import (
     virtual_testbed,
     wait_for,
 )
-from tests.standins.determined import given
+from tests.standins import given
 
 pytestmark = pytest.mark.wide
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.testbeds import ON_FRESH_NODES, Testbed, copy_repository, wait_for
-from tests.standins.determined import given
+from tests.standins import given
 
 SLOTS = "DET_USER=trainbed DET_PASS=$(cat /etc/trainbed/determined/user-password) det slot list --json"
 pytestmark = pytest.mark.wide

@@ -11,7 +11,7 @@ import pytest
 
 from tests.parts import VERBS, Part
 from tests.stacks import ROOT
-from tests.standins.determined import given
+from tests.standins import given
 from tests.unit.conftest import SLOW_MODULES
 
 

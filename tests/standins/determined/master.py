@@ -43,6 +43,8 @@ from tests.standins.determined.trials import (
     now,
 )
 
+__all__ = ["Cluster", "Experiment", "Handler", "answer", "hashed", "serve"]
+
 ANSWERS = Path(__file__).resolve().parent / "answers"
 SALT = "GubPEmmotfiK9TMD6Zdw"  # the SDK hashes passwords with it before sending them
 AGENT_GONE_S = 6.0

@@ -13,6 +13,8 @@ from tests.standins.determined import packages
 
 #: Names the folder that both packages are in; `make test determined_packages=DIR` sets it.
 VARIABLE: Final = "TRAINBED_DETERMINED_PACKAGES"
+OF_MAKE: Final = ("MAKEFLAGS", "MAKEOVERRIDES", "MFLAGS", "determined_packages")
+"""How the make that was given a folder passes it on to every make that is called below it."""
 NAMES: Final = tuple(f"determined-{kind}_{packages.VERSION}_linux_amd64.deb" for kind in ("master", "agent"))
 
 
