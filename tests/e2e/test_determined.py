@@ -1,13 +1,13 @@
-"""Determined's faults, its database and restoring a dump; on test_loop.py's testbed, with stand-ins."""
+"""Determined: runs that end early, its database and restoring a dump; on test_loop.py's testbed."""
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 
 import pytest
 
+from tests.e2e.determined import DET, ENDED, PSQL, experiments, matrix_of, slots, states, table
 from tests.e2e.matrices import (
     KILLED_ON_WORKER2,
     interrupt,
@@ -18,24 +18,14 @@ from tests.e2e.matrices import (
     start_training,
 )
 from tests.e2e.testbeds import Testbed, wait_for
+from tests.standins import given
+from training.spec import RunSpec
 
 pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
 
-PSQL = "runuser --user postgres -- psql --quiet --tuples-only --no-align --dbname"
-DET = "DET_USER=trainbed DET_PASS=$(cat /etc/trainbed/determined/user-password) det"
 DUMPS = "/var/backups/trainbed"
-
-
-def matrix_of(testbed: Testbed, name: str, epochs: int) -> str:
-    """Write a matrix of runs on Determined only; returns `make`'s argument for it."""
-    return f"MATRIX={small(testbed, name, stacks='determined', epochs=epochs)}"
-
-
-def states(testbed: Testbed) -> list[str]:
-    """States of all experiments, oldest first."""
-    table = testbed.node("master", f"{DET} experiment list --all --csv").output
-    found = sorted(csv.DictReader(table.splitlines()), key=lambda each: int(each["ID"]))
-    return [each["State"].removeprefix("STATE_") for each in found]
+#: A table without which no experiment is left.
+EXPERIMENTS = "standin" if given.is_standin() else "experiments CASCADE"
 
 
 def test_a_slow_worker_takes_part_in_equal_work(testbed: Testbed) -> None:
@@ -87,10 +77,42 @@ def test_a_search_is_submitted_around_a_run(testbed: Testbed) -> None:
     record = next(path for path in (testbed.root / "results").glob(pattern))
     done = testbed.playbook("search", "-e", json.dumps({"search_record": str(record)}))
     assert re.search(r"Created experiment \d+", done.output)
-    # The stand-in gives a trial no cluster information: the launcher says so and exits.
-    wait_for("the trial ends", lambda: states(testbed)[-1] == "ERROR", 60)
-    log = testbed.node("master", f"{DET} trial logs {len(states(testbed))}").output
-    assert "A search needs a Determined cluster" in log
+    number = max(experiments(testbed))
+    # The stand-in gives a trial no cluster information: the launcher says so and exits, on every trial.
+    ends = "ERROR" if given.is_standin() else "COMPLETED"
+    wait_for("the search ends", lambda: states(testbed)[-1] in ENDED, 1200)
+    assert states(testbed)[-1] == ends
+    trials = table(testbed, f"experiment list-trials {number}")
+    assert len(trials) == 8 and len({trial["H-Params"] for trial in trials}) == 8
+    if given.is_standin():
+        log = testbed.node("master", f"{DET} trial logs {trials[0]['Trial ID']}").output
+        assert "A search needs a Determined cluster" in log
+
+
+@given.real_only("gives trials no Core API, so none can be stopped at a rung")
+@pytest.mark.usefixtures("measured")
+def test_a_search_stops_trials_that_others_outdo(testbed: Testbed) -> None:
+    pattern = "quick/*/determined-w1-*/*/record.json"
+    record = next(path for path in (testbed.root / "results").glob(pattern))
+    whole = RunSpec.model_validate(json.loads(record.read_bytes())["specification"]).work.steps
+    testbed.playbook("search", "-e", json.dumps({"search_record": str(record)}))
+    wait_for("the search ends", lambda: states(testbed)[-1] in ENDED, 1200)
+    trials = table(testbed, f"experiment list-trials {max(experiments(testbed))}")
+    batches = [int(trial["# of Batches"]) for trial in trials]
+    assert max(batches) == whole and min(batches) < whole
+
+
+@given.real_only("answers with recorded metrics and checkpoints, not with those of the run")
+@pytest.mark.usefixtures("measured")
+def test_determined_knows_the_figures_that_training_reported(testbed: Testbed) -> None:
+    found = [each for each in records(testbed, "quick") if each["specification"]["stack"] == "determined"]
+    assert found
+    for record in found:
+        place = f"{record['campaign']}/{record['run_id']}/{record['attempt']:02d}"
+        kept = testbed.root / "results/quick" / place / "outputs/determined/experiment.json"
+        (trial,) = json.loads(kept.read_text(encoding="utf-8"))["trials"]
+        reported = [each["validation_accuracy"] for each in trial["metrics"]["validation"]]
+        assert reported == [each["validation_accuracy"] for each in record["epochs"]]
 
 
 def test_a_master_that_goes_away_finds_its_agents_again(testbed: Testbed) -> None:
@@ -99,17 +121,14 @@ def test_a_master_that_goes_away_finds_its_agents_again(testbed: Testbed) -> Non
     testbed.node("master", "systemctl stop determined-master")
     wait_for("an agent gave up", lambda: int(testbed.node("worker1", restarts).output) > before + 1, 90)
     testbed.node("master", "systemctl start determined-master")
-    slots = f"{DET} slot list --json | grep -c agent_id"
-    wait_for(
-        "both agents are back", lambda: testbed.node("master", slots, check=False).output.strip() == "2", 60
-    )
+    wait_for("both agents are back", lambda: slots(testbed) == 2, 60)
 
 
 def test_a_dump_brings_experiments_and_users_back(testbed: Testbed) -> None:
     kept = states(testbed)
     assert len(kept) >= 2
     testbed.node("master", "systemctl start trainbed-dump.service")
-    testbed.node("master", f"{PSQL}=determined --command='DROP TABLE standin'")
+    testbed.node("master", f"{PSQL}=determined --command='DROP TABLE {EXPERIMENTS}'")
     done = testbed.playbook("restore")
     assert "the previous one is kept as determined_before_" in re.sub(r"\s+", " ", done.output)
     assert states(testbed) == kept
