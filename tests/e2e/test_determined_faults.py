@@ -29,6 +29,7 @@ pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
 #: Seconds that an undisturbed training takes: longer than anything that is done to it in its middle.
 LASTS_S = 180
 AWAY_S = 60
+WORKERS = ("worker1", "worker2")
 Record = dict[str, Any]
 
 
@@ -56,7 +57,15 @@ def usable(testbed: Testbed) -> Iterator[None]:
     wait_for("both agents offer their slots", lambda: slots(testbed) == 2, 120)
     wait_for("no experiment is active", lambda: not set(states(testbed)) - set(ENDED), 60)
     wait_for("nothing runs", lambda: nothing_runs(testbed), 60)
+    wait_for(
+        "no node has a container of it", lambda: not any(tasks_on(testbed, node) for node in WORKERS), 60
+    )
     testbed.node("master", "test ! -e /var/lib/trainbed/lock")
+
+
+def tasks_on(testbed: Testbed, node: str) -> list[str]:
+    """The containers of Determined's tasks that run on a node."""
+    return testbed.node(node, TASKS).output.split()
 
 
 def run(testbed: Testbed, name: str, epochs: int) -> Record:
@@ -134,7 +143,7 @@ def test_a_container_that_is_killed_from_outside_fails_the_run_with_rank_and_nod
 ) -> None:
     name = "determined-container-killed"
     process = training(testbed, name, undisturbed.epochs)
-    (container,) = testbed.node("worker2", TASKS).output.split()
+    (container,) = tasks_on(testbed, "worker2")
     testbed.node("worker2", f"docker kill {container}")
     record = ended(testbed, process, name)
     assert record["status"] == "failed"
@@ -189,7 +198,7 @@ def test_a_run_that_is_paused_goes_on_later_with_the_same_bits(
     number = max(experiments(testbed))
     testbed.node("master", f"{DET} experiment pause {number}")
     wait_for("it is paused", lambda: experiments(testbed)[number] == "PAUSED", 60)
-    wait_for("its containers are gone", lambda: not testbed.node("worker1", TASKS).output.strip(), 60)
+    wait_for("its containers are gone", lambda: not any(tasks_on(testbed, node) for node in WORKERS), 60)
     testbed.node("master", f"{DET} experiment activate {number}")
     record = ended(testbed, process, name)
     assert record["weights_digest"] == undisturbed.weights, record["reason"]
