@@ -21,6 +21,9 @@ detach = $(if $(filter-out 1,$(DETACH)),$(error DETACH is '$(DETACH)', and must 
 # As it was written: make would take $$TRAINBED_STATE for a variable of its own.
 hook = $(if $(value HOOK),--at-end '$(subst ','\'',$(value HOOK))')
 
+# Real packages of Determined, for tests: without them they take a stand-in.
+packages = $(if $(value determined_packages),TRAINBED_DETERMINED_PACKAGES='$(subst ','\'',$(value determined_packages))')
+
 # Before anything is installed; but where somebody may have accepted a fault of this machine, only the role knows.
 accepts = $(findstring testbed_accepted_faults,$(ARGS))$(filter environment,$(origin ANSIBLE_INVENTORY))
 carries = requirements/bootstrap check && $(if $(accepts),,python3 roles/testbed/files/this-machine check --kind $(TESTBED_KIND) &&)
@@ -40,11 +43,11 @@ demo: ## bring up the testbed, provision and verify it, run the quick matrix, wr
 unit: ## run the fast tests, which need no nodes: about a minute (ONLY='?' lists the parts)
 	@$(call in,test) python -m tests.run unit "$(ONLY)"
 
-test: ## run the standard tests, from lint to whole matrices (ONLY='?' lists the parts, ONLY=part,… runs some)
-	@$(call in,test) python -m tests.run test "$(ONLY)"
+test: ## run the standard tests, from lint to whole matrices (ONLY='?' lists the parts, ONLY=part,… runs some; determined_packages=DIR)
+	@$(call in,test) $(packages) python -m tests.run test "$(ONLY)"
 
-test-wide: ## run the longer tests: faults of nodes and disks, other engines and inventories, 50 kills (ONLY= as for test)
-	@$(call in,test) python -m tests.run test-wide "$(ONLY)"
+test-wide: ## run the longer tests: faults of nodes and disks, other engines and inventories, 50 kills (ONLY= and determined_packages= as for test)
+	@$(call in,test) $(packages) python -m tests.run test-wide "$(ONLY)"
 
 inventory: ## write an inventory for machines of your own; asks for what ARGS= leaves out (ARGS=--help lists the options)
 	@$(call in,controller) python -m inventory.new $(ARGS)

@@ -226,8 +226,14 @@ TEST_WIDE = (
     ),
     Part(
         "determined",
-        "Determined's faults, its database and restoring a dump",
+        "Determined's runs and searches, its database and restoring a dump",
         (pytest(*WIDE, "tests/e2e/test_determined.py"),),
+        Nodes.SHARED,
+    ),
+    Part(
+        "determined-faults",
+        "what is done to Determined in a run; another password, certificate and build of its packages",
+        (pytest(*WIDE, "tests/e2e/test_determined_faults.py"),),
         Nodes.SHARED,
     ),
     Part(

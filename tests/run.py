@@ -30,6 +30,7 @@ from tests.e2e.testbeds import (
     virtual_testbed,
 )
 from tests.parts import VERBS, Nodes, Part
+from tests.standins import given
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,6 +61,14 @@ def main() -> int:
     if unknown := [name for name in wanted if name not in parts]:
         print(f"make {verb} has no part {unknown[0]}: ONLY is one of {', '.join(parts)}", file=sys.stderr)
         return 2
+    if verb != "unit":
+        if found := given.fault():
+            print(found, file=sys.stderr)
+            return 2
+        print(given.said(), flush=True)
+    # Tests call make, which would take what this make was given for their own.
+    for name in given.OF_MAKE:
+        os.environ.pop(name, None)
     # A run that takes its nodes down at the end gets a place of its own.
     alone = bool(wanted) or verb == "unit"
     chosen = [parts[name] for name in wanted] or list(parts.values())

@@ -65,7 +65,7 @@ def comparison(first: Campaign, second: Campaign) -> Comparison:
     if not found:
         raise UserError(
             f"{first.folder} and {second.folder} have no run in common whose times count: compare "
-            "campaigns of the same cells and seeds, without a trace."
+            "campaigns of the same cells and seeds, without a trace or a stand-in."
         )
     together = ratios_together([ratio for _, ratio, _ in found])
     changes = [
@@ -100,7 +100,7 @@ def _gap(first: Cell | None, second: Cell | None) -> Gap:
         return "runs of A"
     if not second.records:
         return "runs of B"
-    return "times" if first.disturbed or second.disturbed else "seeds"
+    return "seeds" if first.timed and second.timed else "times"
 
 
 def _same_weights(pairs: list[tuple[Record, Record]]) -> bool | None:

@@ -75,6 +75,16 @@ class Cell:
         return self.records[0].disturbed if self.records else None
 
     @property
+    def by_standin(self) -> list[Record]:
+        """Those of its records whose run a stand-in made, in place of the stack's own software."""
+        return [record for record in self.records if record.standin is not None]
+
+    @property
+    def timed(self) -> list[Record]:
+        """Those of its records whose times are the stack's."""
+        return [record for record in self.records if record.timed]
+
+    @property
     def quality(self) -> Estimate | None:
         """The metric by which people judge the trained model."""
         return self.metrics.get(self.metric)
@@ -153,7 +163,7 @@ class Figures:
     without_digest: int  # runs whose programs reported no digest of their weights
     not_run: list[MissingRun]
     attempts: list[Record]  # those that failed, were interrupted or disturbed
-    # Including those of users who began at once, which are in no cell; disturbed ones without their times.
+    # Including those of users who began at once, which are in no cell; those not timed without their times.
     counting: list[Record]
     references: list[Reference]  # the inventory's, for this matrix and others
     setup: Setup = field(default_factory=Setup)  # of its stacks and of provisioning
@@ -170,6 +180,11 @@ class Figures:
     def unproven(self) -> bool:
         """Whether it is not known what a run did, so that times can't be compared."""
         return self.without_digest > 0
+
+    @property
+    def by_standin(self) -> list[Record]:
+        """Those that count and whose run a stand-in made, in place of the stack's own software."""
+        return [record for record in self.counting if record.standin is not None]
 
     @property
     def same_steps(self) -> bool | None:
@@ -196,7 +211,10 @@ def figures_of(campaign: Campaign) -> Figures:
     recorded = {run.run_id: campaign.recorded(run.run_id) for run in plan}
     records = {run_id: [record for _, record in found] for run_id, found in recorded.items()}
     newest = {run.run_id: found for run in measured if (found := newest_ok(recorded[run.run_id]))}
-    counting = {run_id: _without_disturbed_times(record) for run_id, (_, record) in newest.items()}
+    # Times that are not the stack's can't get into any figure.
+    counting = {
+        run_id: record if record.timed else record.without_times() for run_id, (_, record) in newest.items()
+    }
     proving = [record for record in counting.values() if record.weights_digest is not None]
     certain = [record for record in proving if _is_deterministic(record)]
     works, of_one_stack = _same_work(certain)
@@ -220,13 +238,6 @@ def figures_of(campaign: Campaign) -> Figures:
             run_id: f"{run_id}/{attempt.folder.name}/{RECORD}" for run_id, (attempt, _) in newest.items()
         },
     )
-
-
-def _without_disturbed_times(record: Record) -> Record:
-    """A record as figures may take it: the times of a disturbed run can't get into any of them."""
-    if record.disturbed is None:
-        return record
-    return record.model_copy(update={"train_s": None, "total_s": None, "phases": None})
 
 
 def _missing(run: PlannedRun, records: Sequence[Record], counting: Mapping[str, Record]) -> MissingRun | None:

@@ -73,9 +73,7 @@ def _ratio(pairs: Sequence[tuple[Record, Record]], seconds: Callable[[Record], f
 
 
 def _records(cell: Cell) -> list[Record]:
-    if cell.disturbed is not None:
-        return []
-    return [record for record in cell.records if record.prepared is not None and record.launch is not None]
+    return [record for record in cell.timed if record.prepared is not None and record.launch is not None]
 
 
 def _preparing(record: Record) -> float:

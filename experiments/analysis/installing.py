@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from experiments.analysis.figures import Figures
 from experiments.campaign.stacks import Stack
@@ -17,6 +17,7 @@ class RolesEffort:
     altogether: Effort | None
     on_master: Effort | None
     on_slowest_worker: Effort | None
+    by_standin: bool = False  # a stand-in was installed, so the seconds are not the stack's
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,8 @@ def installing(figures: Figures) -> Installing:
 
 def _stack_effort(name: str, stack: Stack, figures: Figures) -> StackEffort:
     provisioned = figures.setup.provisioning
+    made = [*figures.counting, *figures.attempts]
+    standins = {record.specification.stack for record in made if record.standin is not None}
     stands_on = stack.facts.stands_on if stack.facts is not None else []
     done = provisioned.of([name]) if provisioned is not None else []
     whole = None
@@ -62,7 +65,7 @@ def _stack_effort(name: str, stack: Stack, figures: Figures) -> StackEffort:
     return StackEffort(
         roles=list(dict.fromkeys(each.role for each in done)),
         stands_on=stands_on,
-        own=_roles_effort([name], figures),
+        own=replace(_roles_effort([name], figures), by_standin=name in standins),
         below=_roles_effort(stands_on, figures),
         whole=whole,
     )

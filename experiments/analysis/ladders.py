@@ -60,8 +60,10 @@ class SkippedRung:
     """A rung that is not shown."""
 
     label: str
-    reason: Literal["no such run", "impossible", "not yet", "disturbed", "same run", "no common seed"]
-    detail: str = ""  # why the runs are impossible, or the label of the rung that has the same runs
+    reason: Literal[
+        "no such run", "impossible", "not yet", "disturbed", "stand-in", "same run", "no common seed"
+    ]
+    detail: str = ""  # why the runs are impossible or not timed, or the label of the rung with the same runs
 
 
 @dataclass(frozen=True)
@@ -187,8 +189,11 @@ def _skipped(
     if not records:
         impossible = next((run.cannot_run for run in runs if run.cannot_run), None)
         return SkippedRung(rung.label, "impossible" if impossible else "not yet", impossible or "")
-    if why := records[0].disturbed:
-        return SkippedRung(rung.label, "disturbed", why)
+    if not any(record.timed for record in records):
+        first = records[0]
+        if first.standin is not None:
+            return SkippedRung(rung.label, "stand-in", first.standin)
+        return SkippedRung(rung.label, "disturbed", first.disturbed or "")
     for other, others in measured:
         if {record.run_id for record in records} == {record.run_id for record in others}:
             return SkippedRung(rung.label, "same run", other.label)

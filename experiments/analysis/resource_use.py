@@ -29,10 +29,10 @@ class CellUse:
 
 
 def resource_use(cells: Sequence[Cell]) -> list[CellUse]:
-    """What the runs of each cell used; cells that are disturbed, or have none of it, are left out."""
+    """What the runs of each cell used; runs that are not timed, or have none of it, are left out."""
     found = []
-    for cell in (cell for cell in cells if cell.disturbed is None):
-        telling = [record for record in cell.records if any(rank.use for rank in record.ranks)]
+    for cell in cells:
+        telling = [record for record in cell.timed if any(rank.use for rank in record.ranks)]
         if telling:
             quantities = {name: estimate(_values(telling, of)) for name, of in QUANTITIES.items()}
             found.append(CellUse(cell, len(telling), quantities))

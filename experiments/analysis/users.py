@@ -132,8 +132,10 @@ def occasions(figures: Figures) -> tuple[list[Occasion], int]:
     cells = {repr(cell.axes): cell for cell in figures.cells}
     found, unmatched = [], 0
     for axes, records in _whole(figures):
+        if not all(record.timed for record in records):
+            continue
         cell = cells.get(repr(axes))
-        alone = [record for record in cell.records if record.together is None] if cell else []
+        alone = [record for record in cell.timed if record.together is None] if cell else []
         if cell is None or not alone:
             unmatched += 1
             continue

@@ -41,8 +41,9 @@ class Estimates:
 
     def add(self, record: Record) -> None:
         """Learns from one more record."""
-        # A run that was not alone does not show how long it takes alone.
-        if record.ok and record.total_s is not None and record.together is None:
+        # A run that was not alone does not show how long it takes alone, nor a stand-in what its stack takes.
+        telling = record.ok and record.together is None and record.standin is None
+        if telling and record.total_s is not None:
             self._seconds[_key(record.specification)].append(record.total_s)
 
     def of(self, specification: RunSpec) -> float | None:

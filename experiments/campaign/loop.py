@@ -253,10 +253,10 @@ class _Loop:
         return quiet
 
     def _mean_total(self) -> float | None:
-        """Mean total_s of the finished runs that were alone."""
+        """Mean total_s of the finished runs that were alone and not made by a stand-in."""
         records = [self._campaign.counting(run.run_id) for run in self._campaign.file.measured]
         alone = [record for record in records if record is not None and record.together is None]
-        known = [record.total_s for record in alone if record.total_s is not None]
+        known = [each.total_s for each in alone if each.total_s is not None and each.standin is None]
         return sum(known) / len(known) if known else None
 
 

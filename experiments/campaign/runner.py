@@ -20,7 +20,7 @@ from experiments.cluster.provenance import Git
 from experiments.cluster.quiet import Quiet
 from experiments.records.compose import compose
 from experiments.records.observation import Observation, Request
-from experiments.records.record import ConcurrentStart, Record, write_record
+from experiments.records.record import BY_STANDIN, ConcurrentStart, Record, write_record
 from experiments.util.files import utc_now
 from experiments.util.interrupts import Interrupted
 
@@ -217,7 +217,8 @@ class AttemptRunner:
             assert record.train_s is not None and record.total_s is not None
             name = record.specification.work.data.metric.replace("_", " ")
             quality = f" · {name} {record.quality:.3f}" if record.quality is not None else ""
-            text += f" · trained {record.train_s:.1f} s of {record.total_s:.1f} s{quality}"
+            took = f"trained {record.train_s:.1f} s of {record.total_s:.1f} s"
+            text += f" · {took if record.standin is None else BY_STANDIN}{quality}"
             digest = record.weights_digest
             text += f" · weights {digest[:8]}" if digest else " · weights not reported"
             self._screen.line(text, "green")

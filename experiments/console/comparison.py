@@ -22,7 +22,7 @@ WITHOUT_PAIRS: Final = {
     "runs of A": "no run of A counts",
     "runs of B": "no run of B counts",
     "runs of both": "no run of A or B counts",
-    "times": "its runs are disturbed, so their times don't count",
+    "times": "its runs are disturbed, or made by a stand-in, so their times don't count",
     "seeds": "A and B have no seed in common",
 }
 UNLIKE: Final = {"work": "different work", "side by side": "side by side in one of them only"}

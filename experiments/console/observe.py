@@ -197,6 +197,7 @@ class Observer:
             if record.ok
             and record.total_s is not None
             and record.together is None
+            and record.standin is None
             and not self._runs[record.run_id].warm_up
         ]
         return fmean(own) if own else None

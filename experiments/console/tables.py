@@ -136,14 +136,15 @@ def _row(campaign: Campaign, run: PlannedRun) -> list[str]:
     record = campaign.counting(run.run_id) or (records[-1] if records else None)
     if record is None:
         return [run.run_id, "not run", "", "", "", "", run.cannot_run or "Not yet."]
+    shown = record if record.standin is None else record.without_times()
     return [
         run.run_id,
         "warm-up" if record.ok and run.warm_up else record.status,
-        _seconds(record.train_s),
-        _seconds(record.total_s),
+        _seconds(shown.train_s),
+        _seconds(shown.total_s),
         "" if record.quality is None else number(record.quality, Format(3)),
         record.weights_digest[:8] if record.weights_digest else "",
-        record.reason or (f"Disturbed by {record.disturbed}." if record.disturbed else ""),
+        record.reason or record.why_not_timed or "",
     ]
 
 

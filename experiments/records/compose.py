@@ -62,6 +62,7 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
         *_quiet_notes(observed.quiet),
         *_broken_notes(request.specification, broken),
         *_trace_notes(request.specification),
+        *_standin_notes(launcher),
         *(launcher.notes if launcher else []),
         *_gpu_notes(ranks),
         *_unlike_notes(request, placed),
@@ -123,6 +124,7 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
         starts=starts,
         launch=launch and launch.model_copy(update={"command": list(map(without_secrets, launch.command))}),
         prepared=prepared,
+        standin=launcher.standin if launcher else None,
         environment=request.environment,
         quiet=observed.quiet,
         together=observed.together,
@@ -181,6 +183,13 @@ def _trace_notes(specification: RunSpec) -> list[str]:
         f"Disturbed on purpose by a trace of its {trace.name} ({' to '.join(dict.fromkeys(ends))}): its "
         "times are in no mean and no comparison; its weights and metrics count."
     ]
+
+
+def _standin_notes(launcher: LauncherFile | None) -> list[str]:
+    """A note on a run that a stand-in made, in place of its stack's own software."""
+    if launcher is None or launcher.standin is None:
+        return []
+    return [f"{launcher.standin} Its times are in no table and no plot; its weights and metrics count."]
 
 
 def _gpu_notes(ranks: list[RankFile]) -> list[str]:

@@ -32,6 +32,7 @@ from training.spec import PHASES, RunSpec, explain
 SCHEMA_VERSION: Final = 1
 SCHEMA: Final = Path(__file__).parent / "schema" / f"record-{SCHEMA_VERSION}.json"
 RECORD: Final = "record.json"
+BY_STANDIN: Final = "stand-in: not measured"  # shown in the place of seconds that are not the stack's own
 SUM_TOLERANCE_S: Final = 1e-6  # between total_s and the sum of the phases: rounding of thirteen terms
 
 
@@ -227,6 +228,7 @@ class Record(FiniteModel):
     starts: list[Start] | None = None  # every start of every rank; None: not marked, in older records
     launch: Launch | None
     prepared: Prepared | None = None  # None: the run's tokens were made before
+    standin: str | None = None  # what stood in for the stack's software, a sentence; None: it was the stack
     environment: Environment
     quiet: Quiet | None = None  # how quiet the nodes were when it began; None: not checked
     together: ConcurrentStart | None = None  # None: it was alone
@@ -246,12 +248,28 @@ class Record(FiniteModel):
 
     @property
     def disturbed(self) -> str | None:
-        """By what, so that its times are not those of its stack, in words; None: by nothing that is known.
-
-        Its weights and metrics are not affected.
-        """
+        """By what it was disturbed on purpose, in words; None: by nothing."""
         trace = self.specification.conditions.trace
         return None if trace is None else f"a trace of its {trace.name}"
+
+    @property
+    def why_not_timed(self) -> str | None:
+        """Why its times are not those of its stack, as a sentence; None: they are.
+
+        They are then in no mean, comparison, plot or estimate. Its weights and metrics count all the same.
+        """
+        if self.standin is not None:
+            return self.standin
+        return f"Disturbed by {self.disturbed}." if self.disturbed else None
+
+    @property
+    def timed(self) -> bool:
+        """Whether its times are those of its stack."""
+        return self.why_not_timed is None
+
+    def without_times(self) -> Record:
+        """The same without its times, for figures that must not take them."""
+        return self.model_copy(update={"train_s": None, "total_s": None, "phases": None})
 
     @property
     def among_users(self) -> bool:

@@ -82,7 +82,7 @@ def _cell_rows(cell: Cell, baseline: str) -> Iterator[Row]:
             quantity = f"{name}, half a 95 % interval of one evaluation"
             yield _cell(cell, "quality") | _figure(quantity, half, found.n)
     for name, seconds in (cell.phases or {}).items():
-        yield _cell(cell, "phases") | _figure(name, seconds, len(cell.records))
+        yield _cell(cell, "phases") | _figure(name, seconds, len(cell.timed))
     if cell.speed_up is not None and cell.efficiency is not None:
         yield _cell(cell, "scaling") | _ratio("speed_up", cell.speed_up)
         yield _cell(cell, "scaling") | _estimate("efficiency", cell.efficiency)

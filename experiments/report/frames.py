@@ -31,8 +31,9 @@ class Frames:
     runs: pandas.DataFrame
     """A row for each record: `counts` (ok, and no warm-up), the matrix's axes, `status`, `reason`, `train_s`
     and `total_s` (seconds), `metric` and `quality` (by which people judge the model), `weights_digest`,
-    `disturbed` (by what, so that its times must not be compared), `campaign` (another's, if it was adopted
-    from there), `record` (the path of its file)."""
+    `disturbed` (by what, so that its times must not be compared), `standin` (what stood in for the stack's
+    own software: then none of these frames has seconds of it), `campaign` (another's, if it was adopted from
+    there), `record` (the path of its file)."""
     epochs: pandas.DataFrame
     """A row for each epoch of each record: `epoch`, `seconds`, `lr`, `train_loss`, and each metric."""
     phases: pandas.DataFrame
@@ -50,7 +51,7 @@ def load(path: str | Path) -> Frames:
         UserError: it is not a campaign, or a record is damaged.
     """
     campaign = open_campaign(Path(path))
-    found = [(run, attempt.record()) for run, attempt in _attempts(campaign)]
+    found = [(run, _of_stack(attempt.record())) for run, attempt in _attempts(campaign)]
     return Frames(
         runs=pandas.DataFrame([_run(campaign, run, attempt) for run, attempt in _attempts(campaign)]),
         epochs=pandas.DataFrame([row for _, record in found for row in _epochs(record)]),
@@ -73,6 +74,11 @@ def _attempts(campaign: Campaign) -> Iterator[tuple[PlannedRun, Attempt]]:
                 yield run, attempt
 
 
+def _of_stack(record: Record) -> Record:
+    """A record without its times if they are a stand-in's, not its stack's."""
+    return record if record.standin is None else record.without_times()
+
+
 def _key(record: Record) -> Row:
     return {"run_id": record.run_id, "attempt": record.attempt}
 
@@ -80,6 +86,7 @@ def _key(record: Record) -> Row:
 def _run(campaign: Campaign, run: PlannedRun, attempt: Attempt) -> Row:
     record = attempt.record()
     is_it = record == campaign.counting(run.run_id)
+    shown = _of_stack(record)
     return (
         _key(record)
         | run.axes
@@ -90,11 +97,12 @@ def _run(campaign: Campaign, run: PlannedRun, attempt: Attempt) -> Row:
             "reason": record.reason,
             "started": record.started,
             "ended": record.ended,
-            "train_s": record.train_s,
-            "total_s": record.total_s,
+            "train_s": shown.train_s,
+            "total_s": shown.total_s,
             "metric": record.specification.work.data.metric,
             "quality": record.quality,
             "disturbed": record.disturbed,
+            "standin": record.standin,
             "weights_digest": record.weights_digest,
             "work_digest": record.work_digest,
             "conditions_digest": record.conditions_digest,
@@ -107,6 +115,7 @@ def _run(campaign: Campaign, run: PlannedRun, attempt: Attempt) -> Row:
 def _epochs(record: Record) -> Iterator[Row]:
     for epoch in record.epochs:
         own = epoch.model_dump(exclude={"metrics", "test", "validation_loss", "validation_accuracy"})
+        own["seconds"] = epoch.seconds if record.standin is None else None
         named = {"loss": epoch.validation_loss, "accuracy": epoch.validation_accuracy} | epoch.metrics
         named |= {f"{TEST}{name}": value for name, value in epoch.test.items()}
         yield _key(record) | own | {name: value for name, value in named.items() if value is not None}
@@ -119,7 +128,7 @@ def _ranks(record: Record) -> Iterator[Row]:
             "rank": rank.rank,
             "node": rank.node,
             "host": rank.host,
-            "train_s": rank.train_s,
+            "train_s": rank.train_s if record.standin is None else None,
             "steps": rank.steps,
             "peak_mb": memory.peak_mb if memory is not None else None,
         }

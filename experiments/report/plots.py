@@ -41,7 +41,7 @@ def plots_of(analysis: Analysis) -> dict[str, bytes]:
     if cells:
         drawn["times"] = lambda figure: _times(figure, cells, analysis.dissertation)
         drawn["phases"] = lambda figure: _phases(figure, cells)
-    if any(len(record.epochs) > 1 for cell in cells for record in cell.records):
+    if any(len(record.epochs) > 1 for cell in cells for record in cell.timed):
         drawn["curves"] = lambda figure: _curves(figure, cells)
     if whole := [each for each in analysis.waterfalls if each.steps]:
         drawn["why"] = lambda figure: draw_waterfalls(figure, whole)
@@ -180,7 +180,7 @@ def _phases(figure: Any, cells: Sequence[Cell]) -> None:
             label=phase.replace("_", " "),
         )
         left = [before + more for before, more in zip(left, seconds, strict=True)]
-    several = [(at, cell.records) for at, cell in enumerate(shown) if len(cell.records) > 1]
+    several = [(at, cell.timed) for at, cell in enumerate(shown) if len(cell.timed) > 1]
     dots = [(each.total_s, at) for at, records in several for each in records if each.total_s is not None]
     if dots:
         axes.scatter(*zip(*dots, strict=True), s=DOT, color="#ffffff", edgecolors="#000000", zorder=3)
@@ -228,5 +228,5 @@ def _label(cell: Cell, cells: Sequence[Cell]) -> str:
         for name, value in cell.axes.items()
         if name not in ("stack", "workers", "epochs") and any(other.axes[name] != value for other in cells)
     ]
-    of = f"n={len(cell.records)}"
+    of = f"n={len(cell.timed)}"
     return ", ".join([f"{cell.stack}, {cell.workers} w, {cell.axes['epochs']} e", *rest, of])

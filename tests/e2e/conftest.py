@@ -25,10 +25,10 @@ from tests.e2e.testbeds import (
     crowd_testbed,
     shared_testbed,
 )
-from tests.standins.determined import packages
+from tests.standins import given
 
 STAMP = "/root/provisioned-with"
-#: What provisioning depends on, besides the stand-ins.
+#: What provisioning depends on, besides Determined's packages or their stand-ins.
 PROVISIONED = (
     "inventory",
     "playbooks",
@@ -106,7 +106,7 @@ def bring_up_to_date(testbed: Testbed) -> None:
     found = testbed.node("master", f"cat {STAMP}", check=False)
     noted = found.output.split() if found.code == 0 else []
     if noted and noted[0] != wanted[0]:
-        # Stand-ins keep the version of the packages they stand for, so they would not be installed again.
+        # Nothing of a stand-in is left for the packages that it stands for, nor the other way round.
         testbed.down()
         testbed.make("testbed")
     if noted != wanted:
@@ -115,13 +115,13 @@ def bring_up_to_date(testbed: Testbed) -> None:
 
 def provision(testbed: Testbed) -> None:
     """Provision every stack, and note with what."""
-    testbed.make("provision", f"determined_packages={packages.build(testbed.root / 'packages')}")
+    testbed.make("provision", f"determined_packages={given.prepared(testbed.root / 'packages')}")
     testbed.node("master", f"echo {' '.join(provisioned_with(testbed))} > {STAMP}")
 
 
 def provisioned_with(testbed: Testbed) -> list[str]:
-    """The digests of the stand-ins, and of everything that provisioning goes by."""
-    return [digest(testbed.root, "tests/standins"), digest(testbed.root, *PROVISIONED)]
+    """The digests of the stand-ins or the packages in their place, and of all that provisioning goes by."""
+    return [given.digest() or digest(testbed.root, "tests/standins"), digest(testbed.root, *PROVISIONED)]
 
 
 def digest(root: Path, *folders: str) -> str:

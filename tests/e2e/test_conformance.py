@@ -57,7 +57,7 @@ def test_the_crowd_is_as_declared(crowd: Testbed) -> None:
     crowd.make("verify")
 
 
-# Determined is the stand-in here.
+# Determined is the stand-in, unless its packages are given.
 @pytest.mark.parametrize("stack", declared())
 def test_a_stack_conforms(crowd: Testbed, stack: str) -> None:
     found = outcomes(crowd, stack)

@@ -1,8 +1,7 @@
-"""Determined's faults, its database and restoring a dump; on test_loop.py's testbed, with stand-ins."""
+"""Determined: runs that end early, its database and restoring a dump; on test_loop.py's testbed."""
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shutil
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.determined import PSQL, matrix_of, slots, states
 from tests.e2e.matrices import (
     KILLED_ON_WORKER2,
     interrupt,
@@ -21,24 +21,13 @@ from tests.e2e.matrices import (
     start_training,
 )
 from tests.e2e.testbeds import Testbed, wait_for
+from tests.standins import given
 
 pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
 
-PSQL = "runuser --user postgres -- psql --quiet --tuples-only --no-align --dbname"
-DET = "DET_USER=trainbed DET_PASS=$(cat /etc/trainbed/determined/user-password) det"
 DUMPS = "/var/backups/trainbed"
-
-
-def matrix_of(testbed: Testbed, name: str, epochs: int) -> str:
-    """Write a matrix of runs on Determined only; returns `make`'s argument for it."""
-    return f"MATRIX={small(testbed, name, stacks='determined', epochs=epochs)}"
-
-
-def states(testbed: Testbed) -> list[str]:
-    """States of all experiments, oldest first."""
-    table = testbed.node("master", f"{DET} experiment list --all --csv").output
-    found = sorted(csv.DictReader(table.splitlines()), key=lambda each: int(each["ID"]))
-    return [each["State"].removeprefix("STATE_") for each in found]
+#: A table without which no experiment is left.
+EXPERIMENTS = "standin" if given.is_standin() else "experiments CASCADE"
 
 
 def test_a_slow_worker_takes_part_in_equal_work(testbed: Testbed) -> None:
@@ -84,11 +73,6 @@ def test_an_experiment_in_error_has_a_record_with_its_reason(testbed: Testbed) -
     assert states(testbed)[-1] == "ERROR"
 
 
-def is_standin(testbed: Testbed) -> bool:
-    """Whether its master is the stand-in, which is a script: it has no searcher, and tasks no Core API."""
-    return testbed.node("master", "head --bytes=2 /usr/bin/determined-master").output == "#!"
-
-
 def search_file(testbed: Testbed) -> Path:
     """Write a search of four trials, which are compared half way."""
     path = testbed.root / "four.yml"
@@ -124,12 +108,13 @@ def test_a_search_is_followed_to_its_end_and_kept(testbed: Testbed) -> None:
     assert (folder / "outputs/experiment.json").is_file() and (folder / "live.jsonl").is_file()
     wait_for("nothing runs", lambda: nothing_runs(testbed), 60)
     testbed.node("master", "test ! -e /var/lib/trainbed/lock")
-    if is_standin(testbed):
+    if given.is_standin():
         # It gives a trial no cluster information: the launcher says so and exits, and the search fails.
         assert done.code != 0 and search["status"] == "failed" and search["reason"] in done.output
-        assert [each["outcome"] for each in trials] == ["failed"] and states(testbed)[-1] == "ERROR"
-        (log,) = (folder / "outputs/logs").glob("trial-*.log")
-        assert "A search needs a Determined cluster" in log.read_text(encoding="utf-8")
+        assert {each["outcome"] for each in trials} == {"failed"} and states(testbed)[-1] == "ERROR"
+        logs = list((folder / "outputs/logs").glob("trial-*.log"))
+        assert len(logs) == len(trials)
+        assert all("A search needs a Determined cluster" in log.read_text(encoding="utf-8") for log in logs)
         return
     assert done.code == 0 and search["status"] == "ok", done.output
     assert len(trials) == 4 and {each["outcome"] for each in trials} <= {"end", "stopped"}
@@ -144,10 +129,9 @@ def test_a_search_is_followed_to_its_end_and_kept(testbed: Testbed) -> None:
     assert any(0 < each < 1 for each in told) and told[-1] == 1
 
 
+@given.real_only("gives trials no Core API, so they end before they could be interrupted")
 @pytest.mark.usefixtures("measured")
 def test_an_interrupted_search_leaves_nothing_running(testbed: Testbed) -> None:
-    if is_standin(testbed):
-        pytest.skip("the stand-in's tasks have no Core API: a trial ends before it could be interrupted")
     shutil.rmtree(testbed.root / "results/searches", ignore_errors=True)
     arguments = ("search", f"RECORD={record_of(testbed)}", f"SEARCH={search_file(testbed)}")
     process = testbed.start("make", "--no-print-directory", *arguments)
@@ -169,23 +153,33 @@ def test_an_interrupted_search_leaves_nothing_running(testbed: Testbed) -> None:
     testbed.node("master", "test ! -e /var/lib/trainbed/lock")
 
 
+@given.real_only("answers with recorded metrics and checkpoints, not with those of the run")
+@pytest.mark.usefixtures("measured")
+def test_determined_knows_the_figures_that_training_reported(testbed: Testbed) -> None:
+    found = [each for each in records(testbed, "quick") if each["specification"]["stack"] == "determined"]
+    assert found
+    for record in found:
+        place = f"{record['campaign']}/{record['run_id']}/{record['attempt']:02d}"
+        kept = testbed.root / "results/quick" / place / "outputs/determined/experiment.json"
+        (trial,) = json.loads(kept.read_text(encoding="utf-8"))["trials"]
+        reported = [each["validation_accuracy"] for each in trial["metrics"]["validation"]]
+        assert reported == [each["validation_accuracy"] for each in record["epochs"]]
+
+
 def test_a_master_that_goes_away_finds_its_agents_again(testbed: Testbed) -> None:
     restarts = "systemctl show determined-agent --property=NRestarts --value"
     before = int(testbed.node("worker1", restarts).output)
     testbed.node("master", "systemctl stop determined-master")
     wait_for("an agent gave up", lambda: int(testbed.node("worker1", restarts).output) > before + 1, 90)
     testbed.node("master", "systemctl start determined-master")
-    slots = f"{DET} slot list --json | grep -c agent_id"
-    wait_for(
-        "both agents are back", lambda: testbed.node("master", slots, check=False).output.strip() == "2", 60
-    )
+    wait_for("both agents are back", lambda: slots(testbed) == 2, 60)
 
 
 def test_a_dump_brings_experiments_and_users_back(testbed: Testbed) -> None:
     kept = states(testbed)
     assert len(kept) >= 2
     testbed.node("master", "systemctl start trainbed-dump.service")
-    testbed.node("master", f"{PSQL}=determined --command='DROP TABLE standin'")
+    testbed.node("master", f"{PSQL}=determined --command='DROP TABLE {EXPERIMENTS}'")
     done = testbed.playbook("restore")
     assert "the previous one is kept as determined_before_" in re.sub(r"\s+", " ", done.output)
     assert states(testbed) == kept

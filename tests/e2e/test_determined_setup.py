@@ -1,6 +1,6 @@
 """Determined taken out with and without its data, and installed again; its passwords set anew.
 
-On test_loop.py's testbed, with stand-ins for its packages.
+On test_loop.py's testbed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from experiments.cluster.declarations import short_name
 from tests.e2e.matrices import NODES, nothing_runs, records, small
 from tests.e2e.testbeds import Done, Testbed, wait_for
 from tests.stacks import declared
-from tests.standins.determined import packages
+from tests.standins import given
 
 pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("left_as_it_was")]
 
@@ -42,7 +42,7 @@ def left_as_it_was(provisioned: Testbed) -> Iterator[None]:
 
 def packages_of(testbed: Testbed) -> str:
     """`make provision`'s argument for the packages that the testbed was provisioned with."""
-    return f"determined_packages={packages.build(testbed.root / 'packages')}"
+    return f"determined_packages={given.prepared(testbed.root / 'packages')}"
 
 
 def on_one_line(done: Done) -> str:

@@ -31,7 +31,7 @@ from tests.e2e.testbeds import (
     virtual_testbed,
     wait_for,
 )
-from tests.standins.determined import packages
+from tests.standins import given
 
 pytestmark = pytest.mark.wide
 
@@ -164,7 +164,7 @@ def test_machines_provision(machines: Testbed) -> None:
 
 
 def test_machines_stacks(machines: Testbed) -> None:
-    provision(machines, f"determined_packages={packages.build(machines.root / 'packages')}")
+    provision(machines, f"determined_packages={given.prepared(machines.root / 'packages')}")
     for node in NODES:
         machines.node(node, "rm --force /var/filler")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.testbeds import ON_FRESH_NODES, Testbed, copy_repository, wait_for
-from tests.standins.determined import packages
+from tests.standins import given
 
 SLOTS = "DET_USER=trainbed DET_PASS=$(cat /etc/trainbed/determined/user-password) det slot list --json"
 pytestmark = pytest.mark.wide
@@ -42,7 +42,7 @@ def test_a_worker_may_be_the_master_and_names_are_free(solo: Testbed) -> None:
     first = solo.make("provision")
     assert "determined is left out" in re.sub(r"\s+", " ", first.output)
     # A stack may be added later; this one speaks TLS, as its inventory says.
-    solo.make("provision", f"determined_packages={packages.build(solo.root / 'packages')}")
+    solo.make("provision", f"determined_packages={given.prepared(solo.root / 'packages')}")
     again = solo.make("provision")
     assert not again.changed()
     solo.make("verify")

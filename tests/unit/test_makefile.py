@@ -13,6 +13,19 @@ MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 TARGETS = re.findall(r"^([A-Za-z][\w-]*):(?!=)", MAKEFILE, re.MULTILINE)
 
 
+@pytest.mark.parametrize("verb", ["test", "test-wide"])
+def test_real_packages_of_determined_are_handed_to_the_tests(verb: str) -> None:
+    def shown(*arguments: str) -> str:
+        command = ["make", "--dry-run", "--no-print-directory", verb, *arguments]
+        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+        return done.stdout
+
+    assert "TRAINBED_DETERMINED_PACKAGES" not in shown()
+    assert "TRAINBED_DETERMINED_PACKAGES='/a folder' python -m tests.run" in shown(
+        "determined_packages=/a folder"
+    )
+
+
 def test_every_target_is_phony() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
     assert phony.split() == TARGETS

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tests.parts import VERBS, Part
 from tests.stacks import ROOT
+from tests.standins import given
 from tests.unit.conftest import SLOW_MODULES
 
 
-def run(verb: str, only: str) -> subprocess.CompletedProcess[str]:
+def run(verb: str, only: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Call tests/run.py as the Makefile does."""
     return subprocess.run(
-        [sys.executable, "-m", "tests.run", verb, only], cwd=ROOT, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "tests.run", verb, only],
+        cwd=ROOT,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -32,6 +40,30 @@ def test_an_unknown_part_is_one_sentence_with_those_there_are() -> None:
     (said,) = done.stderr.splitlines()
     assert "nonsense" in said
     assert all(part.name in said for part in VERBS["test"])
+
+
+def test_packages_of_determined_that_are_not_there_are_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / given.NAMES[0]).touch()
+    done = run("test", "lint", **{given.VARIABLE: str(tmp_path)})
+    assert (done.returncode, done.stdout) == (2, "")
+    (said,) = done.stderr.splitlines()
+    assert said == f"determined_packages names {tmp_path}, which has no {given.NAMES[1]}: it must hold both."
+
+
+def test_what_tests_of_determined_run_on_is_told_and_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(given.VARIABLE, raising=False)
+    assert given.is_standin() and given.digest() is None and "its stand-in (" in given.said()
+    assert sorted(path.name for path in given.prepared(tmp_path / "built").iterdir()) == sorted(given.NAMES)
+    for name in given.NAMES:
+        (tmp_path / name).write_text(name, encoding="ascii")
+    monkeypatch.setenv(given.VARIABLE, str(tmp_path))
+    assert not given.is_standin() and given.said() == f"Determined: the packages in {tmp_path}"
+    assert given.prepared(tmp_path / "other") == tmp_path and not (tmp_path / "other").exists()
+    before = given.digest()
+    (tmp_path / given.NAMES[0]).write_text("another build", encoding="ascii")
+    assert before is not None and before != given.digest()
 
 
 @pytest.mark.parametrize(

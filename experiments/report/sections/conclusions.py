@@ -22,9 +22,23 @@ NOT_OF_TIMES: Final = "The stacks' times are not compared."
 def conclusions(analysis: Analysis) -> list[str]:
     """The sentences after that on equal weights: the stacks' times, scaling, missing results."""
     return [
+        *_of_standins(analysis.figures),
         *company_sentences(analysis.figures, analysis.unmatched_occasions),
         *_of_times(analysis),
         *references_conclusion(analysis.references),
+    ]
+
+
+def _of_standins(figures: Figures) -> list[str]:
+    """Which stacks' times are missing because a stand-in made their runs; nothing if none did."""
+    made = figures.by_standin
+    if not made:
+        return []
+    stacks = sorted({record.specification.stack for record in made})
+    were = "was" if len(made) == 1 else "were"
+    return [
+        f"{counted(len(made), 'run')} of {listed(stacks)} {were} made by a stand-in, so nothing is said "
+        "about what they took."
     ]
 
 

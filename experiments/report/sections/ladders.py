@@ -74,6 +74,7 @@ def _why_skipped(rung: SkippedRung) -> str:
         "impossible": rung.detail,
         "not yet": "None of its runs is ok yet.",
         "disturbed": f"Its runs are disturbed by {rung.detail}.",
+        "stand-in": f"Its runs were made by a stand-in. {rung.detail}",
         "same run": f'On this cluster it is the same run as "{rung.detail}".',
         "no common seed": "None of its runs shares a seed with the rung before.",
     }[rung.reason]

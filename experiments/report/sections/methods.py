@@ -12,7 +12,7 @@ from experiments.report.data_words import data_words
 from experiments.report.names import value_text
 from experiments.report.sections.conclusions import weights_sentence
 from experiments.report.sections.conditions import common_facts, varying
-from experiments.report.sections.times import adopted_remark, disturbed_remark
+from experiments.report.sections.times import adopted_remark, disturbed_remark, standin_remark
 from experiments.report.training_words import trained_text
 from experiments.util.words import counted, listed
 
@@ -63,6 +63,7 @@ def _sentences(figures: Figures) -> Iterator[str]:
     yield weights_sentence(figures)
     yield from adopted_remark(figures)
     yield from disturbed_remark(figures)
+    yield from standin_remark(figures)
     if noted := [record for record in figures.counting if record.notes]:
         yield f"The report has notes on {counted(len(noted), 'run')} of them."
     yield f"Software: trainbed, campaign {campaign.matrix}/{campaign.name}."

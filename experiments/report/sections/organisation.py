@@ -12,7 +12,7 @@ from experiments.campaign.stacks import Stack
 from experiments.cluster.declarations import Declaration
 from experiments.cluster.provisioning import Effort
 from experiments.cluster.stack_facts import FIGURES, OFFERS, Claim
-from experiments.records.record import Record, utc_text
+from experiments.records.record import BY_STANDIN, Record, utc_text
 from experiments.report.formats import NOTHING, TENTHS, Format, Value, number, quantity
 from experiments.report.tables import Column, Table
 from experiments.util.words import counted
@@ -116,16 +116,19 @@ def _effort_rows(whose: str, found: Sequence[RolesEffort | None]) -> list[list[V
         "seconds on the slowest worker": lambda it: it.on_slowest_worker,
     }
     return [
-        [f"{whose}{name}", *("none" if each is None else _effort(part(each)) for each in found)]
+        [
+            f"{whose}{name}",
+            *("none" if each is None else _effort(part(each), each.by_standin) for each in found),
+        ]
         for name, part in parts.items()
     ]
 
 
-def _effort(effort: Effort | None) -> Value | str:
+def _effort(effort: Effort | None, by_standin: bool) -> Value | str:
     if effort is None:
         return NOT_RECORDED
     note = f"{counted(effort.tasks, 'task')}, {counted(effort.changes, 'change')}"
-    return Value(effort.seconds, TENTHS, note=note)
+    return Value(BY_STANDIN, note=note) if by_standin else Value(effort.seconds, TENTHS, note=note)
 
 
 def _listed(names: Sequence[str]) -> str:

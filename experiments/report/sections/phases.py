@@ -32,7 +32,7 @@ def phases_table(cells: Sequence[Cell]) -> Table:
                 stack_text(cell.stack, cell.settings),
                 Value(cell.workers),
                 Value(cell.epochs),
-                run_count(sum(record.phases is not None for record in cell.records)),
+                run_count(len(cell.timed)),
                 *(Value(cell.phases.get(name, 0.0), RATIO) for name in phases),
                 Value(cell.phases_total_s, RATIO),
                 Value(around.mean, TENTHS, low=around.low, high=around.high) if around else Value(None),

@@ -51,7 +51,7 @@ FORMATS: Final = {
 
 def resource_use_table(found: Sequence[CellUse]) -> Table:
     """The report's table."""
-    records = [record for each in found for record in each.cell.records]
+    records = [record for each in found for record in each.cell.timed]
     return Table(
         title="What the runs used",
         before=(

@@ -9,7 +9,7 @@ from typing import Final
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.statistics import Estimate, Ratio
 from experiments.campaign.campaign import CampaignFile
-from experiments.records.record import Record
+from experiments.records.record import BY_STANDIN, Record
 from experiments.report.data_words import data_words
 from experiments.report.formats import (
     CHANGE,
@@ -75,9 +75,9 @@ def _row(cell: Cell, axes: Sequence[str]) -> list[Value | str]:
             Format(unit=f" of {cell.planned}{_marks(cell)}"),
             section=RECORDS if cell.records else "",
         ),
-        _spread(train),
+        _seconds(cell, train),
         plain_interval(train.low if train else None, train.high if train else None, TENTHS),
-        _spread(cell.total_s),
+        _seconds(cell, cell.total_s),
         _quality(cell),
         _ratio(cell.overhead_train, cell, CHANGE, 1),
         _ratio(cell.overhead_total, cell, CHANGE, 1),
@@ -93,8 +93,11 @@ def _axis_value(value: object) -> Value:
     return Value(value_text(value))
 
 
-def _spread(found: Estimate | None) -> Value:
-    return Value(found.mean, TENTHS, spread=found.sd) if found else Value(None)
+def _seconds(cell: Cell, found: Estimate | None) -> Value:
+    if found is None:
+        return Value(BY_STANDIN) if cell.by_standin else Value(None)
+    note = f"n={found.n}" if cell.by_standin else ""
+    return Value(found.mean, TENTHS, spread=found.sd, note=note)
 
 
 def _quality(cell: Cell) -> Value:
@@ -121,9 +124,12 @@ def _ratio(found: Ratio | None, cell: Cell, form: Format, less: float = 0) -> Va
 
 
 def _marks(cell: Cell) -> str:
-    """Marks on a row that is disturbed, or whose GPUs slowed down: its times are not those of a plain run."""
+    """Marks on a row whose times are not those of plain runs of its stack, or whose GPUs slowed down."""
     throttled = sum(any(rank.gpu and rank.gpu.throttled for rank in record.ranks) for record in cell.records)
-    return (", disturbed" if cell.disturbed else "") + (f", {throttled} throttled" if throttled else "")
+    marks = ["disturbed"] if cell.disturbed else []
+    marks += [f"{len(cell.by_standin)} by a stand-in"] if cell.by_standin else []
+    marks += [f"{throttled} throttled"] if throttled else []
+    return "".join(f", {mark}" for mark in marks)
 
 
 def _weights(records: Sequence[Record]) -> str | None:
@@ -156,6 +162,7 @@ def _remarks(figures: Figures) -> list[str]:
         *([f"Accuracy: {accuracy}"] if accuracy else []),
         *adopted_remark(figures),
         *disturbed_remark(figures),
+        *standin_remark(figures),
         *(
             ["Every figure is from a single run: there is no spread, and a small difference may be chance."]
             if filled and all(len(cell.records) == 1 for cell in filled)
@@ -185,6 +192,19 @@ def disturbed_remark(figures: Figures) -> list[str]:
         f"Disturbed: {len(disturbed)} of {counted(len(figures.counting), 'run')}, by "
         f"{listed(sorted(set(disturbed)))}. Their times are in no mean and no comparison; their weights and "
         "metrics count."
+    ]
+
+
+def standin_remark(figures: Figures) -> list[str]:
+    """Which runs a stand-in made, and that they have no times; nothing if none did."""
+    made = figures.by_standin
+    if not made:
+        return []
+    stacks = sorted({record.specification.stack for record in made})
+    return [
+        f"Stand-in: {len(made)} of {counted(len(figures.counting), 'run')}, under the name of "
+        f"{listed(stacks)}. {' '.join(sorted({record.standin or '' for record in made}))} Their times are in "
+        "no table and no plot; their weights and metrics count."
     ]
 
 

@@ -2,8 +2,13 @@
 """A stand-in for Determined's master 0.38.1, for tests where the real one is not available.
 
 Its answers have the shape of recorded ones (`answers/`), and are the recorded ones if they don't depend on
-the call. It knows users, agents, experiments and tasks; it schedules an experiment on agents with free slots,
-and the stand-in agents (`agent.py`) really run it. It has no searcher, no web page and no Core API for tasks.
+the call; only its branding is its own. It knows users, agents, experiments, trials and tasks, and finds them
+in the database when it starts; it schedules trials on agents with free slots, and the stand-in agents
+(`agent.py`) really run them. A trial whose container was lost is begun again, as by the real one.
+
+It has no web page and no Core API: a trial is told its hyperparameters in its environment only
+(`determined.get_cluster_info()` is None), and its metrics and checkpoints are recorded ones. So a search
+makes all its trials, but stops none at a rung; and nothing can be paused.
 """
 
 from __future__ import annotations
@@ -20,9 +25,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+import uuid
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -30,16 +34,31 @@ from urllib.parse import parse_qs, urlsplit
 
 import yaml
 
+from tests.standins.determined.trials import (
+    AGENT_LOST,
+    ENDED,
+    GONE,
+    PLACED,
+    Experiment,
+    Trial,
+    hyperparameters,
+    now,
+)
+
+__all__ = ["Cluster", "Experiment", "Handler", "answer", "hashed", "serve"]
+
 ANSWERS = Path(__file__).resolve().parent / "answers"
 SALT = "GubPEmmotfiK9TMD6Zdw"  # the SDK hashes passwords with it before sending them
 AGENT_GONE_S = 6.0
 AGENT_FORGOTTEN_S = 25.0
 CLEAN_UP_S = 2.0
 GAP_S = 0.4  # between an experiment's end and its clean-up, when it has no task
-ENDED = ("STATE_COMPLETED", "STATE_ERROR", "STATE_CANCELED")
 BCRYPT = "$2a$"  # how the real one's hashes begin
 QUICK = f"{BCRYPT}04$"  # with the least work that there is
 SALT_LETTERS = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+KEPT = "experiment-"  # how the names of experiments begin in the database
+MAX_RESTARTS = 5  # the real one's default
+BRANDING = "stand-in"  # the real one's is "determined": records of runs tell them apart by it
 
 
 def answer(name: str) -> tuple[int, Any]:
@@ -66,42 +85,6 @@ def matches(sent: str, kept: str) -> bool:
     return bcrypt(sent, kept) == kept if kept.startswith(BCRYPT) else sent == kept
 
 
-def now() -> str:
-    """The current time, as the master writes it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-@dataclass
-class Experiment:
-    """One experiment, which has one trial with the same number."""
-
-    id: int
-    config: dict[str, Any]
-    context: list[dict[str, Any]]
-    username: str
-    state: str = "STATE_QUEUED"
-    started: str = field(default_factory=now)
-    ended: str | None = None
-    log: list[str] = field(default_factory=list)
-    agents: list[str] = field(default_factory=list)
-    exits: dict[str, int] = field(default_factory=dict)
-    cleaned: float = 0.0  # monotonic time at which its clean-up ends
-
-    @property
-    def slots(self) -> int:
-        """Slots that it asks for."""
-        return int(self.config["resources"]["slots_per_trial"])
-
-    def tell(self, text: str) -> None:
-        """Add a line to the trial's log."""
-        self.log.append(f"[{now()}]          || INFO: {text}\n")
-
-    def end(self, state: str) -> None:
-        """Mark it as ended in this state."""
-        self.state, self.ended = state, now()
-        self.cleaned = time.monotonic() + CLEAN_UP_S
-
-
 class Cluster:
     """Everything that the master knows."""
 
@@ -123,6 +106,8 @@ class Cluster:
         self.tokens: dict[str, str] = {}
         self.agents: dict[str, dict[str, Any]] = {}
         self.experiments: dict[int, Experiment] = {}
+        self.awaited: dict[str, float] = {}  # when it began to wait for agents that runs are on
+        self.stored: dict[int, tuple[str, str]] = {}  # each experiment's state and text when last stored
         self.foreign: dict[str, dict[str, Any]] = {}  # tasks of others
         self.faults: list[Callable[[], tuple[int, Any] | None]] = []
         self._keep = keep
@@ -158,23 +143,30 @@ class Cluster:
         return matches(password, self.users[name]["password"])
 
     def save(self) -> None:
-        """Store users and experiments."""
+        """Store users."""
         if self._keep:
             self._keep("users", json.dumps(self.users))
-            rows = [
-                {"id": each.id, "config": each.config, "username": each.username, "state": each.state}
-                for each in self.experiments.values()
-            ]
-            self._keep("experiments", json.dumps(rows))
+
+    def store(self) -> None:
+        """Store every experiment that has changed."""
+        if self._keep is None:
+            return
+        for each in self.experiments.values():
+            state, text = self.stored.get(each.id, ("", ""))
+            if state not in ENDED and (now_text := each.kept()) != text:
+                self._keep(f"{KEPT}{each.id:06d}", now_text)
+                self.stored[each.id] = each.state, now_text
 
     def restore(self, users: str | None, experiments: str | None) -> None:
         """Load what was stored."""
         if users:
             self.users = json.loads(users)
         for row in json.loads(experiments or "[]"):
-            self.experiments[row["id"]] = Experiment(
-                row["id"], row["config"], [], row["username"], row["state"], ended=now()
-            )
+            self.experiments[row["id"]] = each = Experiment.restored(row)
+            self.stored[each.id] = each.state, each.kept()
+        for trial in self.placed():
+            trial.tell(f"Restoring {trial.name}")
+            self.awaited |= dict.fromkeys(trial.agents, time.monotonic())
 
     def agents_within(self, seconds: float) -> dict[str, dict[str, Any]]:
         """Agents by name that have reported within these seconds."""
@@ -188,16 +180,31 @@ class Cluster:
         """Agents by name, without those that have not come back in time (agent_reconnect_wait)."""
         return self.agents_within(AGENT_FORGOTTEN_S)
 
+    def placed(self) -> Iterator[Trial]:
+        """The trials that have slots."""
+        for each in self.experiments.values():
+            if each.state not in ENDED:
+                yield from (trial for trial in each.trials if trial.state in PLACED)
+
+    def trial(self, number: int) -> tuple[Experiment, Trial] | None:
+        """A trial by its number, with its experiment."""
+        found = ((each, trial) for each in self.experiments.values() for trial in each.trials)
+        return next((pair for pair in found if pair[1].id == number), None)
+
+    def next_trial(self) -> int:
+        """The number of the next trial."""
+        return 1 + max((trial.id for each in self.experiments.values() for trial in each.trials), default=0)
+
+    def is_lost(self, agent: str) -> bool:
+        """Whether an agent that a run is on was away for too long (agent_reconnect_wait)."""
+        seen = self.agents[agent]["seen"] if agent in self.agents else self.awaited.get(agent)
+        return seen is not None and time.monotonic() - seen > AGENT_FORGOTTEN_S
+
     def free_slots(self) -> dict[str, int]:
         """How many slots are free on each live agent."""
         free = {}
         for name, agent in self.agents_within(AGENT_GONE_S).items():
-            used = sum(
-                each.agents.count(name)
-                for each in self.experiments.values()
-                if each.state in ("STATE_STARTING", "STATE_RUNNING")
-            )
-            free[name] = agent["slots"] - used
+            free[name] = agent["slots"] - sum(trial.agents.count(name) for trial in self.placed())
         return free
 
     def place(self, slots: int) -> list[str]:
@@ -216,20 +223,81 @@ class Cluster:
         return placed if len(placed) == slots else []
 
     def schedule(self) -> None:
-        """Give slots to queued experiments, and end those whose agents all report an exit."""
+        """Give slots to queued trials, end those whose containers have ended, and begin lost ones again."""
         with self.lock:
             for each in self.experiments.values():
-                if each.state == "STATE_QUEUED" and (placed := self.place(each.slots)):
-                    each.agents = placed
-                    each.state = "STATE_STARTING"
-                    each.tell(f"Scheduling Trial {each.id} (Experiment {each.id})")
-                    each.tell(f"Trial {each.id} (Experiment {each.id}) was assigned to an agent")
-                elif each.state in ("STATE_STARTING", "STATE_RUNNING") and len(each.exits) == len(
-                    set(each.agents)
-                ):
-                    good = all(code == 0 for code in each.exits.values())
-                    each.end("STATE_COMPLETED" if good else "STATE_ERROR")
-                    self.save()
+                if each.state in (*ENDED, "STATE_PAUSED"):
+                    continue
+                for trial in each.trials:
+                    self._see_to(each, trial)
+                each.settle(self.next_trial)
+            try:
+                self.store()
+            except subprocess.CalledProcessError as error:  # the database is away; it is tried again
+                print(f"can't store experiments: {error.stderr}", file=sys.stderr)
+
+    def _see_to(self, each: Experiment, trial: Trial) -> None:
+        if trial.state == "STATE_QUEUED":
+            ready = each.may_place and time.monotonic() >= trial.not_before
+            if ready and (placed := self.place(each.slots)):
+                trial.begin(placed)
+        elif trial.state in PLACED:
+            if trial.agents and len(trial.exits) == len(set(trial.agents)):
+                trial.finish(int(each.config.get("max_restarts", MAX_RESTARTS)))
+            elif any(self.is_lost(agent) for agent in trial.agents if agent not in trial.exits):
+                trial.lose(AGENT_LOST)
+
+    def hear(self, agent: str, told: dict[str, Any]) -> None:
+        """Take what an agent says of its containers: which run, have ended, or were gone when it started."""
+        for key, ended in told["ended"].items():
+            if found := self.trial(int(key.split(".")[0])):
+                trial = found[1]
+                trial.log += [f"[{now()}] {agent[:8]} || {line}\n" for line in ended["log"]]
+                if trial.key == key and agent in trial.agents:
+                    trial.runs_on(agent)
+                    trial.exits.setdefault(agent, ended["status"])
+        for key, lines in told["gone"].items():
+            if found := self.trial(int(key.split(".")[0])):
+                found[1].log += [f"[{now()}] {agent[:8]} || {line}\n" for line in lines]
+        for trial in list(self.placed()):
+            if agent not in trial.agents or agent in trial.exits:
+                continue
+            if trial.key in told["running"]:
+                trial.runs_on(agent)
+            elif told["fresh"] and agent in trial.begun:
+                trial.lose(GONE)
+
+    def work_of(self, agent: str, running: list[str]) -> dict[str, Any]:
+        """What an agent is to run, by key; None for what it runs already."""
+        wanted: dict[str, Any] = {}
+        for trial in self.placed():
+            agents = list(dict.fromkeys(trial.agents))
+            if agent not in agents or agent in trial.exits:
+                continue
+            if trial.key in running:
+                wanted[trial.key] = None
+            elif set(agents) <= set(self.agents):  # or else not all have come back to this master
+                wanted[trial.key] = self._work(trial, agents, agent)
+            if trial.key in wanted and agent not in trial.begun:
+                trial.begun.append(agent)
+        return wanted
+
+    def _work(self, trial: Trial, agents: list[str], agent: str) -> dict[str, Any]:
+        """What an agent must know to start its container."""
+        each = self.experiments[trial.experiment]
+        return {
+            "config": each.config,
+            "context": each.context,
+            "nodes": [self.agents[name]["address"] for name in agents],
+            "rank": agents.index(agent),
+            "slots": trial.agents.count(agent),
+            "environment": {
+                "DET_EXPERIMENT_ID": str(each.id),
+                "DET_TRIAL_ID": str(trial.id),
+                "DET_TRIAL_RUN_ID": str(trial.run),
+                "DET_HPARAMS": json.dumps(trial.hparams),
+            },
+        }
 
     def tasks(self) -> dict[str, dict[str, Any]]:
         """Tasks as the API shows them."""
@@ -238,9 +306,10 @@ class Cluster:
         found = dict(self.foreign)
         for each in self.experiments.values():
             if each.state not in ENDED:
-                name = f"Trial {each.id} (Experiment {each.id})"
-                found[f"{each.id}.trial.1"] = {**running, "name": name, "slotsNeeded": each.slots}
-            elif each.cleaned - CLEAN_UP_S + GAP_S <= time.monotonic() < each.cleaned:
+                for trial in (trial for trial in each.trials if trial.state not in ENDED):
+                    task = {**running, "name": trial.name, "slotsNeeded": each.slots}
+                    found[f"{each.id}.trial.{trial.key}"] = task
+            elif GAP_S <= time.monotonic() - each.closed < CLEAN_UP_S:
                 found[f"{each.id}.gc.1"] = {**cleaning, "name": f"Checkpoint GC (Experiment {each.id})"}
         return found
 
@@ -294,7 +363,7 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/info":
             return 200, answer("info")[1] | {"version": self.version}
         if path == "/api/v1/master":
-            return 200, answer("master")[1] | {"version": self.version}
+            return 200, answer("master")[1] | {"version": self.version, "branding": BRANDING}
         if path == "/api/v1/auth/login":
             return self._login(body)
         if path == "/standin/agents":
@@ -315,13 +384,15 @@ class Handler(BaseHTTPRequestHandler):
         if path == "/api/v1/experiments":
             return self._create(user, body) if method == "POST" else self._list(query)
         if path == "/api/v1/trials/metrics/trial_metrics":
-            group = query["group"][0]
-            return answer("metrics-training" if group == "training" else "trial-completed-metrics-validation")
+            known = cluster.trial(int(query["trialIds"][0]))
+            return metrics_of(known[1], query["group"][0]) if known else answer("missing-experiment")
         found = re.fullmatch(r"/api/v1/(experiments|trials)/(\d+)(/\w+)?", path)
-        each = cluster.experiments.get(int(found[2])) if found else None
-        if found is None or each is None:
-            return answer("missing-experiment")
-        return self._of(each, found[1], (found[3] or "").lstrip("/"))
+        number, what = (int(found[2]), (found[3] or "").lstrip("/")) if found else (0, "")
+        if found and found[1] == "trials" and (known := cluster.trial(number)):
+            return self._of_trial(*known, what)
+        if found and found[1] == "experiments" and number in cluster.experiments:
+            return self._of(cluster.experiments[number], what)
+        return answer("missing-experiment")
 
     def _login(self, body: dict[str, Any]) -> tuple[int, Any]:
         name = body["username"]
@@ -332,34 +403,16 @@ class Handler(BaseHTTPRequestHandler):
         return 200, {"token": token, "user": self.cluster.users[name]["user"]}
 
     def _agent(self, body: dict[str, Any]) -> tuple[int, Any]:
-        """Take a stand-in agent's report of its slots and ended containers; answer with what it is to run."""
+        """Take a stand-in agent's report of its slots and containers; answer with what it is to run."""
         cluster = self.cluster
         cluster.agents[body["id"]] = {
             "slots": body["slots"],
             "seen": time.monotonic(),
             "address": body["address"],
         }
-        for number, code in body["ended"].items():
-            each = cluster.experiments[int(number)]
-            each.exits[body["id"]] = code["status"]
-            each.log += [f"[{now()}] {body['id'][:8]} || {line}\n" for line in code["log"]]
+        cluster.hear(body["id"], body)
         cluster.schedule()
-        wanted = {}
-        for each in cluster.experiments.values():
-            if body["id"] in each.agents and each.state in ("STATE_STARTING", "STATE_RUNNING"):
-                if each.state == "STATE_STARTING":
-                    each.state = "STATE_RUNNING"
-                    each.tell(f"Resources for Trial {each.id} (Experiment {each.id}) have started")
-                if body["id"] not in each.exits:
-                    agents = list(dict.fromkeys(each.agents))
-                    wanted[each.id] = {
-                        "config": each.config,
-                        "context": each.context,
-                        "nodes": [cluster.agents[name]["address"] for name in agents],
-                        "rank": agents.index(body["id"]),
-                        "slots": each.agents.count(body["id"]),
-                    }
-        return 200, {"run": wanted}
+        return 200, {"run": cluster.work_of(body["id"], body["running"])}
 
     def _users(self, method: str, path: str, body: Any) -> tuple[int, Any]:
         cluster = self.cluster
@@ -417,27 +470,37 @@ class Handler(BaseHTTPRequestHandler):
         ):
             return answer("create-too-many-slots")
         number = len(self.cluster.experiments) + 1
-        each = Experiment(number, config, body.get("modelDefinition") or [], username)
+        points = hyperparameters(config, number)
+        each = Experiment(number, config, body.get("modelDefinition") or [], username, to_come=points)
         self.cluster.experiments[number] = each
-        self.cluster.save()
+        each.settle(self.cluster.next_trial)
+        try:
+            self.cluster.store()
+        except subprocess.CalledProcessError:
+            del self.cluster.experiments[number]
+            return answer("database-down")
         return 200, {"experiment": shown(each), "config": config, "warnings": []}
 
-    def _of(self, each: Experiment, kind: str, what: str) -> tuple[int, Any]:
-        if kind == "experiments" and what == "":
+    def _of(self, each: Experiment, what: str) -> tuple[int, Any]:
+        if what == "":
             return 200, {"experiment": shown(each), "config": each.config, "jobSummary": None}
-        if kind == "experiments" and what == "kill":
+        if what == "kill":
             if each.state not in ENDED:
                 each.end("STATE_CANCELED")
             return answer("kill")
-        if kind == "experiments" and what == "trials":
-            return 200, {"trials": [trial_shown(each)] if each.agents else [], "pagination": pages(1)}
+        if what == "trials":
+            shown_trials = [trial_shown(trial) for trial in each.trials]
+            return 200, {"trials": shown_trials, "pagination": pages(len(shown_trials))}
+        return answer("missing-experiment")
+
+    def _of_trial(self, each: Experiment, trial: Trial, what: str) -> tuple[int, Any]:
         if what == "":
-            return 200, {"trial": trial_shown(each)}
+            return 200, {"trial": trial_shown(trial)}
         if what == "checkpoints":
-            return answer("trial-completed-checkpoints")
+            return checkpoints_of(each, trial)
         if what == "logs":
-            recorded = answer("trial-completed-logs")[1][0]["result"]
-            return 200, [{"result": {**recorded, "message": line}} for line in each.log]
+            recorded = answer("trial-completed-logs")[1][0]["result"] | {"trialId": trial.id}
+            return 200, [{"result": {**recorded, "message": line}} for line in trial.log]
         return answer("missing-experiment")
 
 
@@ -454,22 +517,51 @@ def shown(each: Experiment) -> dict[str, Any]:
         "name": each.config.get("name", ""),
         "username": each.username,
         "config": each.config,
-        "trialIds": [each.id],
+        "trialIds": [trial.id for trial in each.trials],
+        "numTrials": len(each.trials),
+        "searcherType": json.dumps(each.config["searcher"]["name"]),
+        "progress": int(each.state == "STATE_COMPLETED"),
     }
 
 
-def trial_shown(each: Experiment) -> dict[str, Any]:
-    """Its trial as the API shows it."""
-    trial = copy.deepcopy(answer("trial-completed")[1]["trial"])
-    state = {"STATE_QUEUED": "STATE_ACTIVE"}.get(each.state, each.state)
+def trial_shown(trial: Trial) -> dict[str, Any]:
+    """A trial as the API shows it."""
+    recorded = copy.deepcopy(answer("trial-completed")[1]["trial"])
     return {
-        **trial,
-        "id": each.id,
-        "experimentId": each.id,
-        "state": state,
-        "startTime": each.started,
-        "endTime": each.ended,
+        **recorded,
+        "id": trial.id,
+        "experimentId": trial.experiment,
+        "state": {"STATE_QUEUED": "STATE_ACTIVE"}.get(trial.state, trial.state),
+        "restarts": trial.restarts,
+        "hparams": trial.hparams,
+        "startTime": trial.started,
+        "endTime": trial.ended,
     }
+
+
+def metrics_of(trial: Trial, group: str) -> tuple[int, Any]:
+    """The recorded metrics, as those of a trial's newest run; none before its first."""
+    status, body = answer("metrics-training" if group == "training" else "trial-completed-metrics-validation")
+    found = body["result"]["metrics"] if trial.run else []
+    own = {"trialId": trial.id, "trialRunId": trial.run}
+    return status, {"result": {"metrics": [each | own for each in found]}}
+
+
+def checkpoints_of(each: Experiment, trial: Trial) -> tuple[int, Any]:
+    """The recorded checkpoints, as those of a trial; none before its first run."""
+    status, body = answer("trial-completed-checkpoints")
+    found = body["checkpoints"] if trial.run else []
+    own = {"trialId": trial.id, "experimentId": each.id, "hparams": trial.hparams}
+    checkpoints = [
+        checkpoint
+        | {
+            "uuid": str(uuid.uuid5(uuid.UUID(checkpoint["uuid"]), str(trial.id))),
+            "allocationId": f"{each.id}.{trial.key}",
+            "training": checkpoint["training"] | own,
+        }
+        for checkpoint in found
+    ]
+    return status, body | {"checkpoints": checkpoints}
 
 
 def agent_shown(name: str, agent: dict[str, Any]) -> dict[str, Any]:
@@ -538,11 +630,13 @@ class Database:
 
     def keep(self, name: str, content: str) -> None:
         """Store a text under a name."""
+        # Too long for an argument of psql. Within JSON a dollar sign only occurs in texts.
+        quoted = "$json$" + content.replace("$", "\\u0024") + "$json$"
         sql = (
-            "INSERT INTO standin VALUES (:'name', :'content') "
-            "ON CONFLICT (name) DO UPDATE SET content = :'content'"
+            f"INSERT INTO standin VALUES (:'name', {quoted}) "
+            "ON CONFLICT (name) DO UPDATE SET content = EXCLUDED.content"
         )
-        self.run(sql, name=name, content=content)
+        self.run(sql, name=name)
 
     def kept(self, name: str) -> str | None:
         """The text under a name."""
@@ -562,12 +656,20 @@ class Database:
         """The hash of a user's password; empty if it is blank."""
         return self.run("SELECT password_hash FROM users WHERE username = :'name'", name=name)
 
+    def kept_all(self, prefix: str) -> str | None:
+        """The texts under all names that begin so, in the names' order, as one JSON list."""
+        sql = (
+            "SELECT '[' || string_agg(content, ',' ORDER BY name) || ']' FROM standin "
+            "WHERE starts_with(name, :'prefix')"
+        )
+        return self.run(sql, prefix=prefix) or None
+
 
 def main() -> None:
     """Entry point, as the unit starts it."""
     config = yaml.safe_load(Path("/etc/determined/master.yaml").read_text(encoding="utf-8"))
     database = Database(config["db"])
-    users, experiments = database.kept("users"), database.kept("experiments")
+    users, experiments = database.kept("users"), database.kept_all(KEPT)
     initial = config["security"]["initial_user_password"]
     if not users and not initial:
         sys.exit("a password is needed: security.initial_user_password")

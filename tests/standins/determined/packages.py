@@ -9,6 +9,14 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 VERSION = "0.38.1"
+MODULES = ("tests", "standins", "determined")  # the Python package that the programs are in
+SHARED = {"master": ["trials.py"], "agent": []}  # modules of each program, besides its own
+
+PROGRAM = """\
+#!/bin/sh
+export PYTHONPATH=/usr/share/determined-standin/{kind} PYTHONDONTWRITEBYTECODE=1
+exec /opt/trainbed/env/current/bin/python -m {module}
+"""
 
 MASTER_UNIT = """\
 [Unit]
@@ -63,29 +71,36 @@ deb-systemd-invoke start determined-{kind}.service || true
 """
 
 
-def build(folder: Path) -> Path:
-    """Build both packages into `folder`, under the release's names; returns the folder."""
+def build(folder: Path, variant: str = "") -> Path:
+    """Build both packages into `folder`, under the release's names; returns the folder.
+
+    Another `variant` is another build of the same version, which does the same.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     units = {"determined-master.service": MASTER_UNIT, "determined-master.socket": MASTER_SOCKET}
-    _package(folder, "master", units, "log:\n  level: info\n")
+    _package(folder, "master", units, "log:\n  level: info\n", variant)
     # Like the release's: without the master's address.
-    _package(folder, "agent", {"determined-agent.service": AGENT_UNIT}, "# master_host: 0.0.0.0\n")
+    _package(folder, "agent", {"determined-agent.service": AGENT_UNIT}, "# master_host: 0.0.0.0\n", variant)
     return folder
 
 
-def _package(folder: Path, kind: str, units: dict[str, str], config: str) -> None:
+def _package(folder: Path, kind: str, units: dict[str, str], config: str, variant: str) -> None:
     root = folder / f".{kind}"
     shutil.rmtree(root, ignore_errors=True)
-    share = root / "usr/share/determined-standin"
-    share.mkdir(parents=True)
-    shutil.copy(HERE / f"{kind}.py", share)
+    # A node may be master and worker: no two packages have the same file.
+    share = root / "usr/share/determined-standin" / kind
+    modules = share.joinpath(*MODULES)
+    modules.mkdir(parents=True)
+    for package in (modules, *modules.parents[: len(MODULES) - 1]):
+        (package / "__init__.py").touch()
+    for name in (f"{kind}.py", *SHARED[kind]):
+        shutil.copy(HERE / name, modules)
     if kind == "master":
-        shutil.copytree(HERE / "answers", share / "answers")
+        shutil.copytree(HERE / "answers", modules / "answers")
+    (share / "variant").write_text(f"{variant}\n", encoding="ascii")
     files = {f"lib/systemd/system/{name}": text for name, text in units.items()}
     files[f"etc/determined/{kind}.yaml"] = config
-    files[f"usr/bin/determined-{kind}"] = (
-        f"#!/bin/sh\nexec /opt/trainbed/env/current/bin/python /usr/share/determined-standin/{kind}.py\n"
-    )
+    files[f"usr/bin/determined-{kind}"] = PROGRAM.format(kind=kind, module=".".join((*MODULES, kind)))
     files["DEBIAN/control"] = CONTROL.format(kind=kind, version=VERSION)
     files["DEBIAN/conffiles"] = f"/etc/determined/{kind}.yaml\n"
     files["DEBIAN/postinst"] = AFTER.format(kind=kind)

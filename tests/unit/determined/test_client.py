@@ -33,6 +33,7 @@ from trainbed_determined.run import run
 from trainbed_determined.settings import Settings, SettingsError
 
 from tests.standins.determined import master as standin
+from tests.standins.determined import trials
 
 PASSWORD = "Tb1ordinary"
 CONFIG: dict[str, Any] = {
@@ -128,7 +129,7 @@ def test_an_experiment_is_followed_to_its_end_and_brought_home(place: Place, tmp
     launcher, left = load(out / "launcher.json"), load(out / "determined" / "experiment.json")
     assert launcher["queue_s"] >= 0
     assert launcher["ended"] == unix_time((place.cluster.experiments[1].ended or "").rstrip("Z"))
-    assert launcher["notes"] == []
+    assert launcher["notes"] == [] and launcher["standin"] == place.master.standin()
     assert [state for _, state in left["states"]][-2:] == ["STARTING", "COMPLETED"]
     log = place.cluster.experiments[1].log
     assert "assigned" in left and log and (out / "logs" / "trial.log").read_text() == "".join(log)
@@ -141,6 +142,30 @@ def test_an_experiment_is_followed_to_its_end_and_brought_home(place: Place, tmp
     assert runner.stop_all() == ([], [1])
     runner.wait_until_clean([1])
     assert runner.tasks() == []
+
+
+def test_a_stand_in_is_told_from_the_real_one_by_its_branding(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = place.master.standin()
+    assert said and re.search(
+        rf"{re.escape(place.settings.master)} is a stand-in for Determined 0\.38\.1\b", said
+    )
+    # What becomes of its run is not its stack's doing either.
+    out = tmp_path / "out"
+    with pytest.raises(Refused):
+        run(
+            place.master,
+            {**CONFIG, "entrypoint": ""},
+            place.code(tmp_path),
+            "run-1",
+            out,
+            place.said.append,
+            0.1,
+        )
+    assert load(out / "launcher.json") == {"queue_s": 0.0, "standin": said}
+    monkeypatch.setattr(standin, "BRANDING", standin.answer("master")[1]["branding"])
+    assert place.master.standin() is None
 
 
 def test_the_code_is_sent_along_under_its_own_name(place: Place, tmp_path: Path) -> None:
@@ -398,7 +423,7 @@ def test_experiments_of_matrices_are_ended_and_no_others(place: Place) -> None:
             number, {**CONFIG, "labels": labels}, [], "somebody", "STATE_RUNNING", agents=["worker1"]
         )
     place.cluster.experiments[3].state = "STATE_COMPLETED"
-    place.cluster.experiments[3].ended = standin.now()
+    place.cluster.experiments[3].ended = trials.now()
     assert Runner(place.master, place.said.append).stop_all() == ([1], [3])
     assert [each.state for each in place.cluster.experiments.values()] == [
         "STATE_CANCELED",

@@ -32,6 +32,8 @@ DATABASE_AWAY: Final = re.compile(
     re.IGNORECASE,
 )
 
+BRANDING_OF_STANDIN: Final = "stand-in"  # the real master's is "determined"
+
 STOPPING: Final = (408, 499)  # a stopping master's answers to requests that still wait
 
 T = TypeVar("T")
@@ -169,6 +171,17 @@ class Master:
         except (errors.UnauthenticatedException, errors.ForbiddenException, errors.NotFoundException):
             return None
         return self._session(user, answer.token)
+
+    def standin(self) -> str | None:
+        """What stands in for Determined, in one sentence; None: nothing, it is Determined.
+
+        Raises:
+            Away: the master was unreachable for too long.
+        """
+        answer = self.ask("what it is", lambda client: bindings.get_GetMaster(client._session))
+        if answer.branding != BRANDING_OF_STANDIN:
+            return None
+        return f"The master at {self._address} is a stand-in for Determined {answer.version}, made for tests."
 
     def _patiently(
         self, what: str, attempt: Callable[[], T], patience_s: float | None, may_be_hopeless: bool = False

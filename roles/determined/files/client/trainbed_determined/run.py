@@ -35,6 +35,9 @@ def run(
     """
     if queue_limit_s is not None:
         master.settings = replace(master.settings, queue_limit_s=queue_limit_s)
+    # It is known from now on, whatever becomes of the run.
+    launcher: dict[str, Any] = {"queue_s": 0.0, "standin": master.standin()}
+    write(out / "launcher.json", launcher)
     runner = Runner(master, say)
     foreign = runner.tasks()
     slots = config["resources"]["slots_per_trial"]
@@ -49,7 +52,8 @@ def run(
     collected = collect(master, seen, out)
     write(
         out / "launcher.json",
-        {
+        launcher
+        | {
             "queue_s": collected.queue_s,
             "ended": collected.ended,
             "hosts": collected.hosts,
