@@ -8,6 +8,7 @@ from tests.e2e.matrices import small
 from tests.e2e.testbeds import Testbed
 
 PASSWORD = "/etc/trainbed/determined/user-password"
+TOKEN = "/etc/trainbed/determined/user-token"
 DET = f"DET_USER=trainbed DET_PASS=$(cat {PASSWORD}) det"
 PSQL = "runuser --user postgres -- psql --quiet --tuples-only --no-align --dbname"
 TASKS = "docker ps --quiet --filter label=ai.determined.container.type=task-container"

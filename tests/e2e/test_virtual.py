@@ -59,8 +59,8 @@ order: {warm_ups: false}
 @pytest.fixture(scope="module")
 def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Testbed]:
     """The machines, running, whatever is on them; they are kept for the next part."""
-    given = os.environ.get(PLACE)
-    place = Path(given) if given else tmp_path_factory.mktemp("e2e")
+    named = os.environ.get(PLACE)
+    place = Path(named) if named else tmp_path_factory.mktemp("e2e")
     bed = virtual_testbed(copy_repository(place / VIRTUAL_FOLDER))
     bed.make("testbed")
     yield bed
