@@ -61,7 +61,7 @@ testbed-down: ## remove the testbed except for its caches
 provision: ## set up the cluster of the inventory (determined_packages=DIR takes its packages from there)
 	@$(call in,controller) ansible-playbook playbooks/provision.yml $(if $(determined_packages),-e '{"determined_packages": "$(determined_packages)"}') $(ARGS)
 
-uninstall: ## take a stack out of the cluster (STACK=name); its data are kept, and DATA=remove removes them, too
+uninstall: ## take a stack out of the cluster (STACK=name); keeps its data unless DATA=remove
 	@$(call in,controller) ansible-playbook playbooks/uninstall.yml -e '{"uninstall_stack": "$(STACK)", "uninstall_data": "$(DATA)"}' $(ARGS)
 
 verify: ## prove the state of the nodes (testinfra); the results are kept in results/verify as JUnit XML

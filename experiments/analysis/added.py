@@ -32,7 +32,7 @@ PARTS: Final = (
     *(BEFORE, UNNAMED, AFTER, OTHER),
 )
 """They add up to total_s, with either `other` or its three pieces."""
-NOTICED_S: Final = 0.005  # a part that is shorter than this everywhere is left out
+NOTICED_S: Final = 0.005  # a part is left out if its mean on the baseline and all differences are smaller
 
 
 @dataclass(frozen=True)

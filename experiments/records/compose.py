@@ -189,7 +189,7 @@ def _standin_notes(launcher: LauncherFile | None) -> list[str]:
     """A note on a run that a stand-in made, in place of its stack's own software."""
     if launcher is None or launcher.standin is None:
         return []
-    return [f"{launcher.standin} Its times are in no table and no plot; its weights and metrics count."]
+    return [f"{launcher.standin} The run's times are in no table and no plot; its weights and metrics count."]
 
 
 def _gpu_notes(ranks: list[RankFile]) -> list[str]:

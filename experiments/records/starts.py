@@ -36,13 +36,13 @@ def read_starts(outputs: Path) -> list[Start]:
 
 
 def start_faults(starts: Sequence[Start], world_size: int) -> list[str]:
-    """The fault of ranks that left no mark of a start, or of marks of ranks that there are not."""
+    """Ranks without a mark of their start, and marks of ranks that do not exist, a sentence each."""
     found = {start.rank for start in starts}
     faults = []
     if missing := sorted(set(range(world_size)) - found):
         faults.append(f"Ranks without a mark of their start: {', '.join(map(str, missing))}.")
     if unknown := sorted(found - set(range(world_size))):
-        faults.append(f"Marks of starts of ranks that there are not: {', '.join(map(str, unknown))}.")
+        faults.append(f"Starts of ranks that do not exist: {', '.join(map(str, unknown))}.")
     return faults
 
 
@@ -64,7 +64,7 @@ def why_disturbed(starts: Sequence[Start], resumed_after: int | None = None) -> 
     example = f"rank {most[0].rank} " if len(again) > 1 else ""
     happened = listed([f"on {start.node or start.host} at {_moment(start)} by {start.by}" for start in most])
     rebooted = _rebooted(starts)
-    between = f", between which {listed(rebooted)} booted" if rebooted else ""
+    between = f"; {listed(rebooted)} rebooted in between" if rebooted else ""
     went_on = "" if resumed_after is None else f" Training went on from step {resumed_after}."
     lost = max(each[-1].started - each[0].started for each in again.values())
     return (
@@ -78,7 +78,7 @@ def _moment(start: Start) -> str:
 
 
 def _rebooted(starts: Sequence[Start]) -> list[str]:
-    """Nodes whose kernel was another one at a later start."""
+    """Nodes that rebooted between two starts."""
     boots: dict[str, set[str]] = {}
     for start in starts:
         boots.setdefault(start.node or start.host, set()).add(start.boot)

@@ -95,6 +95,7 @@ class Place:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     monkeypatch.setattr(masters, "ASK_AGAIN", 0.05)
     monkeypatch.setattr(experiments, "POLL_S", 0.02)
+    monkeypatch.setattr(experiments, "CLEAN_UP_BEGINS_S", 0.1)
     monkeypatch.setattr(standin, "CLEAN_UP_S", 0.2)
     monkeypatch.setattr(standin, "GAP_S", 0.0)
     cluster = standin.Cluster("Tb1admin")
@@ -465,6 +466,7 @@ def test_the_clean_up_of_an_experiment_is_waited_for_and_that_of_others_is_not(p
             del place.cluster.foreign["y"]
 
     ended = standin.Experiment(1, CONFIG, [], "trainbed", "STATE_COMPLETED", agents=["worker1"])
+    ended.ended = trials.now()
     place.cluster.experiments[1] = ended
     runner = Runner(place.master, print)
     runner.wait_until_clean([1])
@@ -480,6 +482,7 @@ def test_a_task_that_stays_is_named(place: Place, monkeypatch: pytest.MonkeyPatc
     name = "Checkpoint GC (Experiment 1)"
     place.cluster.foreign["x"] = {**cleaning, "name": name}
     ended = standin.Experiment(1, CONFIG, [], "trainbed", "STATE_COMPLETED", agents=["worker1"])
+    ended.ended = trials.now()
     place.cluster.experiments[1] = ended
     with pytest.raises(ExperimentError, match=re.escape(name)):
         Runner(place.master, print).wait_until_clean([1])

@@ -258,7 +258,7 @@ def test_several_ranks_that_were_started_again_are_counted_with_one_as_the_examp
     reason = left.compose().reason
     assert reason is not None
     assert "started 2 ranks more than once (rank 1 on worker1 at 00:16:43 UTC by allocation b and" in reason
-    assert "by allocation c, between which worker1 booted)" in reason and "30.0 s after the first" in reason
+    assert "by allocation c; worker1 rebooted in between)" in reason and "30.0 s after the first" in reason
 
 
 def test_a_failed_run_whose_ranks_were_started_again_says_both(left: Left) -> None:
@@ -277,7 +277,7 @@ def test_a_failed_run_whose_ranks_were_started_again_says_both(left: Left) -> No
         (
             '{"rank": 1, "started": 3.0, "host": "h", "boot": "b", "by": "x"}\n'
             '{"rank": 2, "started": 3.0, "host": "h", "boot": "b", "by": "x"}\n',
-            "Marks of starts of ranks that there are not: 2.",
+            "Starts of ranks that do not exist: 2.",
         ),
     ],
 )

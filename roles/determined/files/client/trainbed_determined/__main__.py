@@ -68,7 +68,7 @@ def _command(given: argparse.Namespace, settings: Settings, master: Master) -> i
         search(master, config, read_run(given.run), given.code, given.label, given.out, say)
     elif given.command == "stop":
         runner = Runner(master, say)
-        killed, ended = runner.stop_all(STOP_PATIENCE_S, everybodys=given.everybodys)
+        killed, ended = runner.stop_all(STOP_PATIENCE_S, foreign_too=given.foreign_too)
         # Also of those that ended by themselves: their clean-up must not disturb a run, of whatever stack.
         runner.wait_until_clean([*killed, *ended])
         print(json.dumps({"changed": bool(killed)}))
@@ -104,7 +104,12 @@ def _parser() -> argparse.ArgumentParser:
     searching.add_argument("--run", type=Path, required=True, help="length of the run, JSON (search.py: Run)")
 
     stop = commands.add_parser("stop", help="end every experiment of any matrix, and every search")
-    stop.add_argument("--all", dest="everybodys", action="store_true", help="of none, too (as admin)")
+    stop.add_argument(
+        "--all",
+        dest="foreign_too",
+        action="store_true",
+        help="also those that are not trainbed's, and spare paused ones (as admin)",
+    )
 
     users = commands.add_parser("users", help="set passwords and create the ordinary user (as admin)")
     users.add_argument("--ordinary", type=Path, required=True, help="client.json of the ordinary user")

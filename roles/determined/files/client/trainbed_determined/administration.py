@@ -47,8 +47,8 @@ def set_up_users(master: Master, admin_password: str, ordinary: Ordinary) -> boo
         if not master.enter("admin", ""):
             raise AnotherPassword(
                 "Determined's user admin has another password than the one in "
-                f"{master.settings.password_file}: put the right one there, or have the role set that one in "
-                "the database: make provision ARGS='-e determined_reset_password=true'."
+                f"{master.settings.password_file}. Write the right one into that file, or set the file's "
+                "password in the database: make provision ARGS='-e determined_reset_password=true'."
             )
         _set_password(master, "admin", admin_password)
         changed = True

@@ -22,7 +22,7 @@ from trainbed_determined.master import Gone, Master
 
 POLL_S: Final = 1.0
 CLEANED_WITHIN_S: Final = 60.0
-CLEAN_UP_BEGINS_S: Final = 10.0  # after the end of an experiment; 1 to 2 s were seen
+CLEAN_UP_BEGINS_S: Final = 3.0  # after the end of an experiment, at the latest; 1 to 2 s were seen
 SLOTS_WITHIN_S: Final = 90.0
 OURS: Final = "trainbed"  # label of every experiment of a matrix
 ENDED: Final = (
@@ -148,13 +148,13 @@ class Runner:
         self._master.ask(f"to kill experiment {number}", lambda client: client.get_experiment(number).kill())
 
     def stop_all(
-        self, patience_s: float | None = None, *, everybodys: bool = False
+        self, patience_s: float | None = None, *, foreign_too: bool = False
     ) -> tuple[list[int], list[int]]:
         """Kill every experiment of any matrix that has not ended.
 
         Args:
             patience_s: how long the master may be away; None = as in the settings.
-            everybodys: whether to kill also those that belong to no matrix; paused ones stay.
+            foreign_too: whether to kill also those of no matrix; paused ones of any kind then stay.
 
         Returns:
             Their ids, and those of experiments that ended so lately that their clean-up may still come.
@@ -165,14 +165,10 @@ class Runner:
 
         def ends(client: Determined) -> dict[int, float | None]:
             # States are filtered here: asked to do so, 0.38.1 answers with a database error.
-            labels = None if everybodys else [OURS]
+            labels = None if foreign_too else [OURS]
             found = bindings.get_GetExperiments(client._session, labels=labels, limit=-1).experiments
-            spared = ("PAUSED",) if everybodys else ()
-            return {
-                each.id: unix_time(each.endTime) if each.endTime else None
-                for each in found
-                if each.state.name not in spared
-            }
+            spared = ("PAUSED",) if foreign_too else ()
+            return {each.id: end_of(each) for each in found if each.state.name not in spared}
 
         found = self._master.ask("the experiments", ends, patience_s)
         living = [number for number, end in found.items() if end is None]
@@ -180,7 +176,7 @@ class Runner:
             self.kill(number)
             self._say(f"Experiment {number} was killed.")
         now = time.time()  # by the master's clock, beside which this runs
-        lately = [number for number, end in found.items() if end and now - end < CLEAN_UP_BEGINS_S]
+        lately = [number for number, end in found.items() if end and now - end < CLEANED_WITHIN_S]
         return living, lately
 
     def tasks(self) -> list[str]:
@@ -193,37 +189,49 @@ class Runner:
 
         return self._master.ask("the tasks", names)
 
-    def wait_until_clean(self, numbers: list[int]) -> float:
-        """Wait until no task of these experiments is left; return the seconds that it took.
+    def wait_until_clean(self, numbers: list[int]) -> None:
+        """Wait until these experiments have ended and no task of theirs is left.
 
         Determined deletes checkpoints in a container of its own once an experiment has ended, which would
-        disturb the next run's measurement.
+        disturb the next run's measurement. Between an experiment's last task and that one there is a gap.
 
         Raises:
             ExperimentError: some task of them still runs after a minute.
         """
-        if not numbers:
-            return 0.0
         marks = tuple(f"(Experiment {number})" for number in numbers)
         since = time.monotonic()
-        clean = 0  # consecutive polls: between an experiment's last task and its clean-up there is a gap
-        while clean < 2:
-            left = [name for name in self.tasks() if name.endswith(marks)] + self._living(numbers)
-            clean = 0 if left else clean + 1
+        while numbers:
+            ends = self._ends(numbers)
+            left = [name for name in self.tasks() if name.endswith(marks)]
+            left += [f"Experiment {number}" for number, end in ends.items() if end is None]
+            last = max((end for end in ends.values() if end is not None), default=0.0)
+            if not left and time.time() - last >= CLEAN_UP_BEGINS_S:
+                return
             if left and time.monotonic() - since > CLEANED_WITHIN_S:
                 raise ExperimentError(
                     f"After {CLEANED_WITHIN_S:.0f} s these still run: {', '.join(left)}. See "
                     "`det task list` and the agents' logs."
                 )
             time.sleep(POLL_S)
-        return time.monotonic() - since
 
-    def _living(self, numbers: list[int]) -> list[str]:
-        def living(client: Determined) -> list[str]:
-            found = [client.get_experiment(number) for number in numbers]
-            return [f"Experiment {each.id}" for each in found if each.state not in ENDED]
+    def _ends(self, numbers: list[int]) -> dict[int, float | None]:
+        """When experiments ended, Unix time by the master's clock; None for those that have not."""
 
-        return self._master.ask("the state of experiments", living)
+        def ends(client: Determined) -> dict[int, float | None]:
+            asked = [
+                bindings.get_GetExperiment(client._session, experimentId=number).experiment
+                for number in numbers
+            ]
+            return {each.id: end_of(each) for each in asked}
+
+        return self._master.ask("the ends of experiments", ends)
+
+
+def end_of(experiment: bindings.v1Experiment) -> float | None:
+    """When it ended, Unix time by the master's clock, or 0 if the master does not know; None while it lives."""
+    if experiment.endTime:
+        return unix_time(experiment.endTime)
+    return 0.0 if experiment.state.name in {each.name for each in ENDED} else None
 
 
 def unix_time(text: str) -> float:
