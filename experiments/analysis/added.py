@@ -87,7 +87,9 @@ def parts_of(record: Record, *, whole: bool = False) -> dict[str, float]:
     assert phases is not None and launch is not None and record.train_s is not None
     found = {name: phases[name] for name in PARTS if name in phases and name != OTHER}
     found[STEPS] = sum(phases[name] for name in IN_STEPS)
-    outside_s = launch.started - record.started.timestamp()
+    # When its clock began: runs that start together wait before that, until nothing else runs.
+    assert record.ended is not None and record.total_s is not None
+    outside_s = launch.started - (record.ended.timestamp() - record.total_s)
     if record.prepared is not None:
         found[PREPARING] = record.prepared.seconds
         within_s = record.prepared.seconds_within(launch.started, launch.ended)

@@ -150,9 +150,9 @@ class _Loop:
             position = f"runs {first} to {at} of {len(possible)}" if at > first else position
             rest = len(possible) - at
             records = self._make(group, due, position, rest, deadline)
-            if records is not None and (disturbed := _disturbed(group, records)) is not None:
-                self._screen.line(f"{disturbed.run_id} was disturbed, and is made once more.", "yellow")
-                records = self._make(group, due, position, rest, deadline)
+            if records is not None and (again := _disturbed(group, records)) is not None:
+                self._screen.line(f"Disturbed, and made once more: {again.name}.", "yellow")
+                records = self._make(again, due, position, rest, deadline)
             if records is None:
                 break
         self._display.ends(self._campaign)
@@ -260,11 +260,15 @@ class _Loop:
         return sum(known) / len(known) if known else None
 
 
-def _disturbed(group: Group, records: Sequence[Record]) -> Record | None:
-    """The first record of a disturbed run; None if there is none, or the runs only warm nodes up."""
-    if any(run.warm_up for run in group.runs):
+def _disturbed(group: Group, records: Sequence[Record]) -> Group | None:
+    """What must be made again of a group, because something disturbed it; None: nothing.
+
+    Users of one cluster count only together. Runs that only warm nodes up are not made again.
+    """
+    runs = [run for run, record in zip(group.runs, records, strict=True) if record.status == "disturbed"]
+    if not runs or any(run.warm_up for run in runs):
         return None
-    return next((record for record in records if record.status == "disturbed"), None)
+    return group if group.why == "users" else Group(runs, group.why if len(runs) > 1 else None)
 
 
 def _not_quiet(quiet: Quiet) -> str:

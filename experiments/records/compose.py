@@ -56,7 +56,7 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
     ]
     placed = [_node(rank.host, rank.rank, request.environment, launch, launcher) for rank in ranks]
     starts = _starts(request, outputs, launch, launcher, damaged)
-    restarted = why_disturbed(starts, resumed_after(outputs))
+    restarted = why_disturbed(starts, resumed_after(outputs)) or (launcher.begun_again if launcher else None)
     notes = [
         *observed.notes,
         *_quiet_notes(observed.quiet),
@@ -167,7 +167,7 @@ def _quiet_notes(quiet: Quiet | None) -> list[str]:
 def _broken_notes(specification: RunSpec, broken: BrokenFile | None) -> list[str]:
     """Notes on other stacks that could not be asked whether something of theirs still ran."""
     return [
-        f"When it began, {stack} could not be used, and what was seen of its runs was removed: {why}"
+        f"When it began, {stack} could not be asked to end what it still ran: {why}"
         for stack, why in (broken.root if broken else {}).items()
         if stack != specification.stack
     ]

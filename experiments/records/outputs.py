@@ -51,6 +51,7 @@ class LauncherFile(FiniteModel):
     queue_s: Seconds
     hosts: dict[str, str] = Field(default_factory=dict)  # node by the host name that ranks see, if different
     notes: list[str] = Field(default_factory=list)  # what the stack did that matters for the times
+    begun_again: str | None = None  # that the stack began the run more than once, in a sentence
     standin: str | None = None  # what stood in for the stack's own software, a sentence; None: nothing
 
 

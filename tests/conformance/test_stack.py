@@ -148,7 +148,7 @@ def test_each_rank_is_started_once(bench: Bench, weights: list[Record]) -> None:
 def test_a_run_whose_worker_restarts_is_no_clean_measurement(bench: Bench) -> None:
     if len(bench.workers) < 2:
         pytest.skip("the inventory has only one worker, and rank 0's stays up")
-    with bench.training("restarted", epochs=40) as (matrix, process):
+    with bench.training("restarted", epochs=80) as (matrix, process):
         ranks = bench.ranks()
         others = [node for node, numbers in ranks.items() if numbers and 0 not in numbers.values()]
         assert others, f"no worker has ranks without rank 0: {ranks}"

@@ -108,6 +108,7 @@ def bring_up_to_date(testbed: Testbed) -> None:
     if noted and noted[0] != wanted[0]:
         # Nothing of a stand-in is left for the packages that it stands for, nor the other way round.
         testbed.down()
+        shutil.rmtree(testbed.root / "results", ignore_errors=True)
         testbed.make("testbed")
     if noted != wanted:
         provision(testbed)

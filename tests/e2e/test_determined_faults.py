@@ -150,6 +150,20 @@ def test_a_container_that_is_killed_from_outside_fails_the_run_with_rank_and_nod
     assert process.returncode != 0 and states(testbed)[-1] == "ERROR"
 
 
+def test_a_worker_that_restarts_in_a_run_makes_it_no_measurement(
+    testbed: Testbed, undisturbed: Undisturbed
+) -> None:
+    name = "determined-worker-restarted"
+    process = training(testbed, name, undisturbed.epochs)
+    testbed.machine("worker2").restart()
+    output, _ = process.communicate(timeout=1500)
+    assert process.returncode == 0, output
+    first, second = sorted(records(testbed, name), key=lambda record: record["attempt"])
+    assert (first["status"], second["status"]) == ("disturbed", "ok"), first["reason"]
+    assert {first["weights_digest"], second["weights_digest"]} == {undisturbed.weights}
+    assert "more than once" in first["reason"] and len(first["starts"]) == 4 and len(second["starts"]) == 2
+
+
 def test_a_database_that_is_restarted_in_a_run_ends_it_with_its_reason_or_not_at_all(
     testbed: Testbed, undisturbed: Undisturbed
 ) -> None:
@@ -251,7 +265,8 @@ def test_tls_is_switched_on_its_certificate_is_replaced_and_it_is_switched_off(t
         provision(testbed)
     run(testbed, "determined-tls-off", 1)
     # Nothing listens with TLS any more.
-    assert "8443" not in testbed.node("master", "ss --listening --tcp --numeric --no-header").output
+    listening = testbed.node("master", "ss --listening --tcp --numeric --no-header").output
+    assert not re.search(r":8443\s", listening)
 
 
 def installed(testbed: Testbed) -> dict[str, str]:

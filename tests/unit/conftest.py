@@ -10,6 +10,7 @@ STARTERS = {"browser", "ranks", "whole", "workplace"}
 #: mirrors.
 SLOW_MODULES = {
     "test_loop",
+    "test_broken_stacks",
     "test_check_gpus",
     "test_cluster_facts",
     "test_data_sets",

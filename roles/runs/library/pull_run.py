@@ -50,7 +50,10 @@ left: {description: What was not fetched as it is no file., type: list, returned
 """
 
 #: Of the run's directory. How a run ended is what root noted, not what the job may have written.
-EXCLUDED: Final = ("./checkpoints", "./model", "./tokens", "./script", "./launch.json", "./launch-*.json")
+EXCLUDED: Final = (
+    *(f"./{at}{name}" for at in ("", "trial-*/") for name in ("checkpoints", "model", "tokens", "script")),
+    *("./launch.json", "./launch-*.json"),
+)
 
 
 def tar(directory: Path, named: str, excluded: tuple[str, ...], to: IO[bytes], **user: Any) -> None:

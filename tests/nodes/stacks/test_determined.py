@@ -51,6 +51,7 @@ def test_passwords_are_for_their_owners_only(node: Host) -> None:
         ("/etc/trainbed/postgresql/password", "root", "root", 0o600),
         (f"{SECRETS}/admin-password", "root", "root", 0o600),
         (f"{SECRETS}/user-password", "root", "trainbed", 0o640),
+        (f"{SECRETS}/user-token", "root", "trainbed", 0o660),
         ("/etc/determined/master.yaml", "root", "root", 0o600),
     ):
         file = node.file(path)

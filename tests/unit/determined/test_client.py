@@ -342,12 +342,17 @@ def test_one_login_serves_several_commands(place: Place, tmp_path: Path) -> None
     place.settings = replace(place.settings, token_file=kept)
     for _ in range(2):
         assert Runner(place.master, print).tasks() == []
-        assert [kept.read_text().strip()] == list(place.cluster.tokens)
+        assert kept.read_text().split() == ["trainbed", *place.cluster.tokens]
     # One that the master does not know, as after a restored database, is replaced.
     first = kept.read_text()
     place.cluster.tokens.clear()
     assert Runner(place.master, print).tasks() == []
-    assert kept.read_text() != first and [kept.read_text().strip()] == list(place.cluster.tokens)
+    assert kept.read_text() != first and kept.read_text().split() == ["trainbed", *place.cluster.tokens]
+    # That of another user, and what is no token, are not used.
+    for content in ("ada x\n", "trainbed a\u00e4\n", "trainbed a b\n", "x"):
+        kept.write_text(content, encoding="utf-8")
+        assert Runner(place.master, print).tasks() == []
+        assert kept.read_text().split()[1] in place.cluster.tokens
     kept.unlink()
     kept.mkdir()
     with pytest.raises(SettingsError, match=re.escape(str(kept))):

@@ -213,7 +213,7 @@ def test_another_stack_that_could_not_be_used_is_noted(left: Left) -> None:
     made = left.compose()
     assert made.ok
     assert made.notes == [
-        "When it began, other could not be used, and what was seen of its runs was removed: Nobody is let in."
+        "When it began, other could not be asked to end what it still ran: Nobody is let in."
     ]
 
 
@@ -259,6 +259,12 @@ def test_several_ranks_that_were_started_again_are_counted_with_one_as_the_examp
     assert reason is not None
     assert "started 2 ranks more than once (rank 1 on worker1 at 00:16:43 UTC by allocation b and" in reason
     assert "by allocation c; worker1 rebooted in between)" in reason and "30.0 s after the first" in reason
+
+
+def test_a_run_that_its_stack_began_again_before_any_rank_left_a_mark_is_disturbed(left: Left) -> None:
+    left.write("launcher.json", {"queue_s": 0.5, "begun_again": "It was begun 2 times."})
+    made = left.compose()
+    assert (made.status, made.reason) == ("disturbed", "It was begun 2 times.")
 
 
 def test_a_failed_run_whose_ranks_were_started_again_says_both(left: Left) -> None:

@@ -228,7 +228,7 @@ class Runner:
 
 
 def end_of(experiment: bindings.v1Experiment) -> float | None:
-    """When it ended, Unix time by the master's clock, or 0 if the master does not know; None while it lives."""
+    """When it ended, Unix time by the master's clock; 0 if that is not known, None while it lives."""
     if experiment.endTime:
         return unix_time(experiment.endTime)
     return 0.0 if experiment.state.name in {each.name for each in ENDED} else None

@@ -19,6 +19,9 @@ LOG: Final = "logs/trial.log"
 
 # `[2026-11-21T10:10:36.529505Z]          || INFO: Trial 14 (Experiment 14) was assigned to an agent`
 LINE: Final = re.compile(r"^\[(?P<time>\d{4}-\d\d-\d\dT[\d:.]+)Z\] (?P<container>\S*)\s*\|\| (?P<text>.*)")
+ASSIGNED: Final = (
+    "was assigned to an agent"  # once each time that a trial is begun; not when a master comes back
+)
 PLACE: Final = re.compile(
     r"Running task container on agent_id=(?P<agent>[^,\s]+), hostname=(?P<host>[^,\s]+)"
 )
@@ -34,6 +37,7 @@ class Collected:
     ended: float | None  # unix time by the master's clock
     hosts: dict[str, str] = field(default_factory=dict)  # agent by its containers' host names
     notes: list[str] = field(default_factory=list)
+    begun_again: str | None = None  # that Determined began its trial more than once, a sentence
     why: str = ""  # why it did not complete, from its log, to append to a sentence
 
 
@@ -77,6 +81,9 @@ def collect(master: Master, seen: Followed, out: Path) -> Collected:
             "Determined's log does not say when the slots were assigned: the time in the queue was measured "
             "by polling every second."
         )
+    begun = sum(ASSIGNED in line for line in log)
+    if begun > 1:
+        collected.begun_again = f"Determined began the trial {begun} times: its times include that."
     restarts = sum(trial["restarts"] for trial in found["trials"])
     if restarts:
         collected.notes.append(
@@ -137,7 +144,7 @@ def times_of(log: list[str]) -> dict[str, float]:
         if not parts:
             continue
         text, moment = parts["text"], unix_time(parts["time"])
-        if "was assigned to an agent" in text:
+        if ASSIGNED in text:
             moments.setdefault("assigned", moment)
         elif text.rstrip().endswith("have started") and "Resources for" in text:
             # The last container of the first allocation.

@@ -58,6 +58,7 @@ def run(
             "ended": collected.ended,
             "hosts": collected.hosts,
             "notes": collected.notes,
+            "begun_again": collected.begun_again,
         },
     )
     if fault is None and collected.state != ExperimentState.COMPLETED.name:

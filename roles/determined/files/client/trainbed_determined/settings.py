@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+TOKEN: Final = re.compile(r"[!-~]+")
 
 
 class SettingsError(Exception):
@@ -41,7 +45,7 @@ class Settings:
             ) from error
 
     def kept_token(self) -> str | None:
-        """The token of an earlier login, if there is one.
+        """The token of an earlier login of the same user, if there is one.
 
         Raises:
             SettingsError: its file can't be read.
@@ -49,7 +53,9 @@ class Settings:
         if self.token_file is None or not self.token_file.exists():
             return None
         with _said(self.token_file, "read"):
-            return self.token_file.read_text(encoding="ascii").strip() or None
+            user, _, token = self.token_file.read_text(encoding="utf-8", errors="replace").partition(" ")
+        # The training user can write the file; a header can hold no more than this.
+        return token.strip() if user == self.user and TOKEN.fullmatch(token.strip()) else None
 
     def keep_token(self, token: str) -> None:
         """Keep a token for the next command, where there is a file for it.
@@ -60,7 +66,7 @@ class Settings:
         if self.token_file is not None and self.token_file.exists():
             # Not by renaming: the directory is root's.
             with _said(self.token_file, "written"):
-                self.token_file.write_text(f"{token}\n", encoding="ascii")
+                self.token_file.write_text(f"{self.user} {token}\n", encoding="ascii")
 
 
 @contextmanager
