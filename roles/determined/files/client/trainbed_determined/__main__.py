@@ -27,7 +27,7 @@ from trainbed_determined.run import run
 from trainbed_determined.search import read_run, search
 from trainbed_determined.settings import Settings, SettingsError, read_settings
 
-STOP_PATIENCE_S: Final = 5.0  # a master that is just restarting answers within it
+STOP_PATIENCE_S: Final = 10.0  # a master that restarts answers within it
 AWAY_STATUS: Final = 3
 """Exit code of `stop` if the master is unreachable."""
 UNUSABLE_STATUS: Final = 5
