@@ -223,7 +223,10 @@ class Looker:
         unit = self._searcher.get("time_metric")
         went_on = []
         for row in rows:
-            decision, whole = told.get(row["number"]), row["total_batches"] if unit == "batches" else self._run.epochs
+            decision, whole = (
+                told.get(row["number"]),
+                row["total_batches"] if unit == "batches" else self._run.epochs,
+            )
             if row["outcome"] == "end" and decision and decision.rung < decision.rungs:
                 went_on += [str(row["number"])] if decision.reached < whole else []
         if not went_on:
