@@ -22,7 +22,7 @@ from experiments.campaign.plan import make_plan
 from experiments.campaign.preparation import prepared_cluster
 from experiments.campaign.resume import Options
 from experiments.campaign.running_note import Detached, NoteWriter
-from experiments.campaign.searching import find_wanted, run_search
+from experiments.campaign.searching import find_request, run_search
 from experiments.campaign.selection import runs_that_fit, with_warm_ups
 from experiments.cluster.playbooks import Playbooks
 from experiments.cluster.status import read_status
@@ -118,8 +118,8 @@ def _command(
         export_model(playbooks, RESULTS, run, arguments.out, break_lock=arguments.break_lock)
         return 0
     if arguments.command == "search":
-        wanted = find_wanted(arguments.record, arguments.search, arguments.stack)
-        return run_search(playbooks, RESULTS, wanted, SearchTable(screen), break_lock=arguments.break_lock)
+        request = find_request(arguments.record, arguments.search, arguments.stack)
+        return run_search(playbooks, RESULTS, request, SearchTable(screen), break_lock=arguments.break_lock)
     matrix = load_matrix(arguments.matrix)
     if arguments.command == "plan":
         with prepared_cluster(playbooks, matrix, RESULTS, "plan", arguments.break_lock) as prepared:
@@ -368,7 +368,10 @@ def _parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="the search: a file, or a name in experiments/search/ (adaptive_asha)",
     )
-    search.add_argument("--stack", help="the stack that searches (default: the only one that can)")
+    search.add_argument(
+        "--stack",
+        help="the stack that searches (default: the run's own if it can, else the only one that can)",
+    )
     for command in (plan, run, export, search):
         command.add_argument(
             "--break-lock",

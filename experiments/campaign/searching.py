@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final, Literal, Protocol
 
 import yaml
 from pydantic import ValidationError
@@ -17,8 +17,8 @@ from experiments.cluster.leftovers import end_runs
 from experiments.cluster.playbooks import Outcome, Playbooks, failure_message, last_lines
 from experiments.cluster.stack_folders import stacks_with
 from experiments.cluster.tail import Tail
-from experiments.records.record import RECORD, Record, Status, read_record
-from experiments.records.search import SEARCH, Search, Searched, Seen, write_search
+from experiments.records.record import RECORD, Record, read_record
+from experiments.records.search import Search, SearchProgress, SourceRun, write_search
 from experiments.util.errors import UserError
 from experiments.util.files import campaign_name, utc_now
 from experiments.util.interrupts import Interrupted
@@ -39,7 +39,7 @@ TASKS: Final = "search"  # the role of a stack that can search has tasks/search.
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SearchRequest:
     """What to search, and around which run."""
 
     record: Record
@@ -51,17 +51,17 @@ class Wanted:
 class Display(Protocol):
     """How a search is shown to a person; the caller decides."""
 
-    def begins(self, wanted: Wanted) -> None:
+    def begins(self, request: SearchRequest) -> None:
         """It is about to be submitted."""
 
-    def goes_on(self, seen: Seen, since: Seen) -> None:
-        """It is as far as `seen`; `since` is what was seen first."""
+    def goes_on(self, progress: SearchProgress, first: SearchProgress) -> None:
+        """It has come as far as `progress`; `first` is the first that was known of it."""
 
     def ends(self, search: Search, folder: Path) -> None:
         """Its results are in `folder`."""
 
 
-def find_wanted(record: str, file: str | None, stack: str | None) -> Wanted:
+def find_request(record: str, file: str | None, stack: str | None) -> SearchRequest:
     """What a person asks for.
 
     Args:
@@ -86,7 +86,7 @@ def find_wanted(record: str, file: str | None, stack: str | None) -> Wanted:
             "values, nor know what it reached. Search around a run of a workload."
         )
     name, content = _read_file(file or DEFAULT)
-    return Wanted(found, name, content, _searching_stack(found.specification.stack, stack))
+    return SearchRequest(found, name, content, _searching_stack(found.specification.stack, stack))
 
 
 def _searching_stack(own: str, asked: str | None) -> str:
@@ -97,8 +97,10 @@ def _searching_stack(own: str, asked: str | None) -> str:
                 f"{asked} can't search: only {listed(can)} can." if can else "No stack can search."
             )
         return asked
-    if own in can or len(can) == 1:
-        return own if own in can else can[0]
+    if own in can:
+        return own
+    if len(can) == 1:
+        return can[0]
     if not can:
         raise UserError("No stack can search: none of their roles has tasks/search.yml.")
     raise UserError(f"{listed(can)} can search: choose one with --stack.")
@@ -134,14 +136,14 @@ def _read_file(asked: str) -> tuple[str, dict[str, Any]]:
 
 
 def run_search(
-    playbooks: Playbooks, results: Path, wanted: Wanted, display: Display, *, break_lock: bool
+    playbooks: Playbooks, results: Path, request: SearchRequest, display: Display, *, break_lock: bool
 ) -> int:
     """Searches to the end, and keeps what was reached; returns the exit code.
 
     Args:
         playbooks: how playbooks are called.
         results: the folder with the results of all matrices.
-        wanted: what to search.
+        request: what to search.
         display: shows it.
         break_lock: take the cluster's lock even from a holder that may still be alive.
 
@@ -151,9 +153,9 @@ def run_search(
     """
     with locked_cluster(playbooks, results, "search", break_lock) as place:
         started = utc_now()
-        folder = results / RESULTS / wanted.name / campaign_name(started)
+        folder = results / RESULTS / request.name / campaign_name(started)
         (folder / OUTPUTS).mkdir(parents=True)
-        running = _Running(playbooks, wanted, folder, place, display)
+        running = _Running(playbooks, request, folder, place, display)
         search = running.play(started)
         write_search(search, folder)
     display.ends(search, folder)
@@ -166,20 +168,20 @@ class _Running:
     """One search while it runs: its playbook, and what its stack's client tells of it."""
 
     def __init__(
-        self, playbooks: Playbooks, wanted: Wanted, folder: Path, place: Path, display: Display
+        self, playbooks: Playbooks, request: SearchRequest, folder: Path, place: Path, display: Display
     ) -> None:
         self._playbooks = playbooks
-        self._wanted = wanted
+        self._request = request
         self._folder = folder
         self._place = place
         self._display = display
         self._tail: Tail | None = None
-        self._lines: list[Seen] = []  # the first, and the newest
+        self._lines: list[SearchProgress] = []  # the first, and the newest
         self._fault: str | None = None  # why live.jsonl is not complete
 
     def play(self, started: datetime) -> Search:
         """Runs it to its end, or ends it on the cluster if a signal comes."""
-        self._display.begins(self._wanted)
+        self._display.begins(self._request)
         outcome, interrupted, fault = None, None, None
         log = self._folder / ANSIBLE_LOG
         try:
@@ -202,11 +204,11 @@ class _Running:
                 # Whatever ended it here, nothing of it may keep running.
                 fault = end_runs(self._playbooks, self._folder / "stop.log")
         status, reason = self._end(outcome, interrupted, fault)
-        record = self._wanted.record
+        record = self._request.record
         return Search(
-            name=self._wanted.name,
-            stack=self._wanted.stack,
-            around=Searched(
+            name=self._request.name,
+            stack=self._request.stack,
+            run=SourceRun(
                 matrix=record.matrix,
                 campaign=record.campaign,
                 run_id=record.run_id,
@@ -214,17 +216,17 @@ class _Running:
                 specification=record.specification,
                 code_digest=record.code_digest,
             ),
-            file=self._wanted.content,
+            file=self._request.content,
             started=started,
             ended=utc_now(),
             status=status,
             reason=reason,
-            seen=self._seen(),
+            progress=self._progress(),
         )
 
     def _end(
         self, outcome: Outcome | None, interrupted: str | None, fault: str | None
-    ) -> tuple[Status, str | None]:
+    ) -> tuple[Literal["ok", "failed", "interrupted"], str | None]:
         if outcome is None:
             left = f" Ending it on the cluster failed: {fault}" if fault else ""
             return "interrupted", f"The command was told to stop ({interrupted}).{left}"
@@ -235,19 +237,15 @@ class _Running:
         return "failed", failure_message(log) or f"playbooks/trials.yml failed: {' '.join(lines)}"
 
     def _variables(self) -> dict[str, Any]:
-        record, work = self._wanted.record, self._wanted.record.specification.work
+        record = self._request.record
         return {
-            "search_stack": self._wanted.stack,
-            "search_label": f"{self._wanted.name}-{self._folder.name}",
+            "search_stack": self._request.stack,
+            "search_label": f"{self._request.name}-{self._folder.name}",
             "search_run_id": record.run_id,
             "search_spec": record.specification.model_dump(mode="json"),
-            "search_length": {
-                "batches": work.steps,
-                "epochs": work.epochs,
-                "evaluate_every_epochs": work.evaluate_every_epochs,
-            },
+            "search_batches": record.specification.work.steps,
             "search_code_digest": record.code_digest,
-            "search_wanted": self._wanted.content,
+            "search_wanted": self._request.content,
             "search_dest": str((self._folder / OUTPUTS).absolute()),
             "search_follow": str((self._place / FOLLOW).absolute()),
         }
@@ -265,12 +263,12 @@ class _Running:
 
     def _take(self, line: str) -> None:
         try:
-            seen = Seen.model_validate_json(line)
+            progress = SearchProgress.model_validate_json(line)
         except ValidationError as error:
             # Only the last line may be there in part.
             self._fault = self._fault or (first_line(error) if line.endswith("\n") else None)
             return
-        self._lines = [*self._lines[:1], seen]
+        self._lines = [*self._lines[:1], progress]
         if self._fault is not None:
             return
         try:
@@ -279,24 +277,15 @@ class _Running:
         except OSError as error:  # no reason to end the search
             self._fault = first_line(error)
 
-    def _seen(self) -> Seen | None:
-        """What is known at the end: the client's own result, or else what it told last."""
-        path = self._folder / OUTPUTS / SEARCH
-        try:
-            content = json.loads(path.read_bytes())
-            return Seen.model_validate({name: content[name] for name in Seen.model_fields if name in content})
-        except FileNotFoundError:
-            return self._told_last()
-        except (OSError, ValueError) as error:
-            self._playbooks.screen.line(f"{path} can't be used ({first_line(error)}).", "yellow")
-            return self._told_last()
-
-    def _told_last(self) -> Seen | None:
-        """What the client told last: in its own file, if that was fetched, or else what arrived here."""
+    def _progress(self) -> SearchProgress | None:
+        """What the client wrote last: in its own file, if that was fetched, or else what arrived here."""
         path = self._folder / OUTPUTS / PROGRESS
-        for line in reversed(path.read_text(encoding="utf-8").splitlines() if path.is_file() else []):
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+        for number, line in reversed(list(enumerate(lines, start=1))):
             try:
-                return Seen.model_validate_json(line)
-            except ValidationError:
-                continue  # the last one may be there in part
+                return SearchProgress.model_validate_json(line)
+            except ValidationError as error:
+                if number < len(lines) or line.endswith("\n"):  # only the last one may be there in part
+                    fault = f"{path}: line {number} can't be used ({first_line(error)})."
+                    self._playbooks.screen.line(fault, "yellow")
         return self._lines[-1] if self._lines else None

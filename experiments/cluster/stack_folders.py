@@ -51,11 +51,14 @@ def role_of(stack: str, root: Path = REPOSITORY) -> Path:
 def stacks_with(tasks: str, root: Path = REPOSITORY) -> list[str]:
     """The stacks whose role has tasks/<tasks>.yml beside tasks/run.yml, by name.
 
+    Of roles with the same name only the first counts, as for Ansible.
+
     Raises:
         UserError: the folder of stacks outside the checkout does not exist.
     """
-    found = [path for folder in stack_folders(root) for path in folder.glob(f"roles/*/tasks/{tasks}.yml")]
-    return sorted({path.parts[-3] for path in found if path.with_name("run.yml").is_file()})
+    found = {path.name for folder in stack_folders(root) for path in folder.glob("roles/*")}
+    needed = [Path("tasks") / f"{name}.yml" for name in ("run", tasks)]
+    return sorted(name for name in found if all((role_of(name, root) / each).is_file() for each in needed))
 
 
 def outside_launchers(root: Path = REPOSITORY) -> list[Path]:

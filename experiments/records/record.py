@@ -316,11 +316,27 @@ def write_record(record: Record, folder: Path) -> None:
     Raises:
         UserError: there is one, or the record is not valid.
     """
-    path = folder / RECORD
+    write_once(record, folder / RECORD, f"The record {folder / RECORD}")
+
+
+def write_once(content: FiniteModel, path: Path, name: str) -> None:
+    """Writes what is kept as JSON, atomically. An existing file is never replaced.
+
+    Args:
+        content: what is kept.
+        path: of the new file.
+        name: what it is, for messages.
+
+    Raises:
+        UserError: the file exists, or its content would not be valid.
+    """
     if path.exists():
-        raise UserError(f"{path} already exists; records are added, never replaced.")
-    text = record.model_dump_json(indent=2) + "\n"
-    parse_record(text.encode(), path)  # never write a record that can't be read again
+        raise UserError(f"{name} already exists; it is never replaced.")
+    text = content.model_dump_json(indent=2) + "\n"
+    try:
+        type(content).model_validate_json(text)  # never write what can't be read again
+    except ValidationError as error:
+        raise UserError(explain(error, name)) from error
     write_whole(path, text)
 
 

@@ -1,30 +1,26 @@
-"""search.json: a search around a run, and what every trial was given and reached."""
+"""search.json: a search around a run, and the hyperparameters and results of every trial."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, Literal
 
-from pydantic import AwareDatetime, Field, ValidationError
+from pydantic import AwareDatetime, Field
 
-from experiments.records.record import Status
-from experiments.util.errors import UserError
-from experiments.util.files import write_whole
+from experiments.records.record import write_once
 from experiments.util.models import FiniteModel
 from training.settings import Sha256
-from training.spec import RunSpec, explain
+from training.spec import RunSpec
 
 SEARCH: Final = "search.json"
 SCHEMA_VERSION: Final = 1
 
 #: `end`: it did all its batches. `stopped`: the searcher stopped it early. `killed`: somebody ended it or
 #: the search. `waiting` and `running`: the search was left before the trial's end.
-Outcome = Literal["end", "stopped", "failed", "killed", "waiting", "running"]
+TrialOutcome = Literal["end", "stopped", "failed", "killed", "waiting", "running"]
 
 
-class Reached(FiniteModel):
+class Evaluation(FiniteModel):
     """An evaluation."""
 
     batches: int = Field(ge=0)  # after which it was made
@@ -35,16 +31,16 @@ class Trial(FiniteModel):
     """One trial."""
 
     number: int
-    given: dict[str, Any]  # its values, by the names of fields of the work
+    hyperparameters: dict[str, Any]  # by the names of fields of the work
     state: str  # in the stack's own words
-    outcome: Outcome
+    outcome: TrialOutcome
     rung: int | None = None  # at which it was stopped, from 1; None: not stopped, or it is not known
     rungs: int | None = None  # how many there are for it
-    rung_at: int | None = None  # where that rung is, in the searcher's unit
+    rung_length: int | None = None  # at which that rung is, in the searcher's unit
     batches: int = Field(ge=0)  # that it did
-    of: int = Field(ge=0)  # that it does if nothing stops it
-    last: Reached | None = None  # evaluation
-    best: Reached | None = None
+    total_batches: int = Field(ge=0)  # that it does if nothing stops it
+    last: Evaluation | None = None
+    best: Evaluation | None = None
     checkpoint: str | None = None  # the best one that is kept, by the stack's own name
     restarts: int = Field(default=0, ge=0)
     reason: str | None = None  # why it failed, as far as its log says
@@ -57,19 +53,24 @@ class Bracket(FiniteModel):
     trials: int
 
 
-class Seen(FiniteModel):
+class SearchProgress(FiniteModel):
     """How far a search is: what the stack's client writes, a line of JSON for each change."""
 
     time: float | None = None  # unix time, by the clock of the node that follows it
     experiment: int  # the stack's number of it
     state: str
-    done: float = Field(ge=0, le=1)  # of all trials' batches; a trial that has ended needs no more
+    fraction_done: float = Field(ge=0, le=1)  # of all trials' batches; a trial that has ended needs no more
     metric: str
     smaller_is_better: bool
     unit: str | None  # in which rungs are; None: the searcher has none
     brackets: list[Bracket]
     notes: list[str]
     trials: list[Trial]
+
+    # Only the last line of a search that was followed to its end has them.
+    states: list[tuple[float, str]] | None = None  # each state with the unix time when it was first seen
+    tasks_of_others: list[str] | None = None  # names of what else ran or waited when it was submitted
+    reason: str | None = None  # why it did not complete, a sentence; None: it did
 
     @property
     def best(self) -> Trial | None:
@@ -90,7 +91,7 @@ class Seen(FiniteModel):
         )
 
 
-class Searched(FiniteModel):
+class SourceRun(FiniteModel):
     """The run that was searched around."""
 
     matrix: str
@@ -107,13 +108,13 @@ class Search(FiniteModel):
     schema_version: Literal[1] = SCHEMA_VERSION
     name: str  # of its file
     stack: str
-    around: Searched
+    run: SourceRun
     file: dict[str, Any]  # the content of its file
     started: AwareDatetime
     ended: AwareDatetime
-    status: Status
+    status: Literal["ok", "failed", "interrupted"]
     reason: str | None  # one sentence; None exactly when the status is ok
-    seen: Seen | None  # its end, or how far it was when it was left; None: no trial was seen
+    progress: SearchProgress | None  # at its end, or when it was left; None: nothing was heard of it
 
 
 def write_search(search: Search, folder: Path) -> None:
@@ -122,45 +123,4 @@ def write_search(search: Search, folder: Path) -> None:
     Raises:
         UserError: there is one, or it would not be valid.
     """
-    path = folder / SEARCH
-    if path.exists():
-        raise UserError(f"{path} already exists; the results of searches are never replaced.")
-    text = search.model_dump_json(indent=2) + "\n"
-    _parse(text.encode(), path)  # never write what can't be read again
-    write_whole(path, text)
-
-
-def read_search(path: Path) -> Search:
-    """The search in the file `path`.
-
-    Raises:
-        UserError: it can't be read or is not valid.
-    """
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise UserError(f"The search {path} can't be read: {error.strerror}.") from error
-    return _parse(content, path)
-
-
-def _parse(content: bytes, path: Path) -> Search:
-    try:
-        version = json.loads(content)["schema_version"]
-    except (ValueError, TypeError, KeyError) as error:
-        raise UserError(f"{path} is damaged: it is not a JSON object with a schema_version.") from error
-    if version != SCHEMA_VERSION:
-        raise UserError(
-            f"{path} has schema version {version!r}; this checkout reads version {SCHEMA_VERSION}."
-        )
-    try:
-        return Search.model_validate_json(content)
-    except ValidationError as error:
-        raise UserError(explain(error, str(path))) from error
-
-
-def counts(trials: Sequence[Trial]) -> dict[Outcome, int]:
-    """How many trials ended in which way."""
-    found: dict[Outcome, int] = {}
-    for trial in trials:
-        found[trial.outcome] = found.get(trial.outcome, 0) + 1
-    return found
+    write_once(search, folder / SEARCH, f"The search result {folder / SEARCH}")

@@ -100,10 +100,10 @@ def test_a_search_is_followed_to_its_end_and_kept(testbed: Testbed) -> None:
     arguments = ("search", f"RECORD={record_of(testbed)}", f"SEARCH={search_file(testbed)}")
     done = testbed.make(*arguments, check=False)
     search = searched(testbed)
-    spec = search["around"]["specification"]["work"]
+    spec = search["run"]["specification"]["work"]
     steps = spec["epochs"] * -(-spec["data"]["train"] // spec["batch_per_worker"])
-    assert [bracket["rungs"][-1] for bracket in search["seen"]["brackets"]] == [steps]
-    trials = search["seen"]["trials"]
+    assert [bracket["rungs"][-1] for bracket in search["progress"]["brackets"]] == [steps]
+    trials = search["progress"]["trials"]
     (folder,) = (testbed.root / "results/searches/four").iterdir()
     assert (folder / "outputs/experiment.json").is_file() and (folder / "live.jsonl").is_file()
     wait_for("nothing runs", lambda: nothing_runs(testbed), 60)
@@ -124,8 +124,8 @@ def test_a_search_is_followed_to_its_end_and_kept(testbed: Testbed) -> None:
             assert each["rung"] is not None and each["batches"] < steps
         else:
             assert each["batches"] == steps
-    assert not [note for note in search["seen"]["notes"] if "although" in note]
-    told = [json.loads(line)["done"] for line in (folder / "live.jsonl").read_text().splitlines()]
+    assert not [note for note in search["progress"]["notes"] if "although" in note]
+    told = [json.loads(line)["fraction_done"] for line in (folder / "live.jsonl").read_text().splitlines()]
     assert any(0 < each < 1 for each in told) and told[-1] == 1
 
 
@@ -147,7 +147,7 @@ def test_an_interrupted_search_leaves_nothing_running(testbed: Testbed) -> None:
     )
     interrupt(process)
     search = searched(testbed)
-    assert search["status"] == "interrupted" and search["seen"]["trials"]
+    assert search["status"] == "interrupted" and search["progress"]["trials"]
     assert states(testbed)[-1] == "CANCELED"
     wait_for("nothing runs", lambda: nothing_runs(testbed), 60)
     testbed.node("master", "test ! -e /var/lib/trainbed/lock")

@@ -150,24 +150,27 @@ def test_a_search_is_followed_with_what_its_trials_reach(place: Place) -> None:
     assert (asked["max_time"], asked["time_metric"]) == (126, "batches")
 
     lines = place.lines()
-    done = [line["done"] for line in lines]
+    done = [line["fraction_done"] for line in lines]
     assert done == sorted(done) and done[0] < 0.05 and done[-1] == 1.0
     at_two = next(line for line in lines if line["trials"] and line["trials"][0]["outcome"] == "end")
-    assert at_two["done"] == pytest.approx(126 / (5 * 126), abs=1e-6)
+    assert at_two["fraction_done"] == pytest.approx(126 / (5 * 126), abs=1e-6)
     # Stopped trials need no more: 126 and 63 of 126, 63 and three times 126.
     after = [line for line in lines if line["trials"] and line["trials"][1]["outcome"] == "stopped"]
-    assert after[0]["done"] == pytest.approx(189 / (126 + 63 + 3 * 126), abs=1e-6)
+    assert after[0]["fraction_done"] == pytest.approx(189 / (126 + 63 + 3 * 126), abs=1e-6)
 
-    result = json.loads((place.out / "search.json").read_text())
+    result = place.lines()[-1]
     assert result["state"] == "COMPLETED" and result["reason"] is None
+    assert [state for _, state in result["states"]][-1] == "COMPLETED" and result["tasks_of_others"] == []
+    assert not any("states" in line for line in lines[:-1])
     assert result["brackets"] == [{"rungs": [31, 126], "trials": 5}]
     first, second, third, fourth, _ = result["trials"]
     assert [each["outcome"] for each in result["trials"]] == ["end", "stopped", "end", "failed", "stopped"]
     assert [each["rung"] for each in result["trials"]] == [None, 1, None, None, 1]
-    assert (second["rungs"], second["rung_at"], second["batches"], second["of"]) == (2, 31, 63, 126)
+    assert (second["rungs"], second["rung_length"]) == (2, 31)
+    assert (second["batches"], second["total_batches"]) == (63, 126)
     assert third["best"] == {"batches": 63, "value": 0.4} and third["last"] == {"batches": 126, "value": 0.45}
     assert third["checkpoint"] == "d40b5e32-7dcd-4b5c-bcfd-32c9443be9ff" and first["checkpoint"] is None
-    assert third["given"] == {"learning_rate": 0.003}
+    assert third["hyperparameters"] == {"learning_rate": 0.003}
     assert fourth["reason"] == "ValueError: no such batch" and fourth["best"] is None
     assert "ValueError" in (place.out / "logs" / "trial-4.log").read_text()
     assert not [note for note in result["notes"] if "Went on" in note]
@@ -183,7 +186,7 @@ def test_a_trial_that_the_searcher_could_not_stop_is_named(place: Place) -> None
 
     place.steps(all_end)
     place.run()
-    result = json.loads((place.out / "search.json").read_text())
+    result = place.lines()[-1]
     assert {each["outcome"] for each in result["trials"]} == {"end"}
     (note,) = [note for note in result["notes"] if "although" in note]
     assert note.endswith("trials 2, 3, 4.")
@@ -199,7 +202,7 @@ def test_where_larger_is_better_the_largest_goes_on(place: Place) -> None:
     place.steps(all_end)
     searcher = CONFIG["searcher"] | {"metric": "validation_accuracy", "smaller_is_better": False}
     place.run(CONFIG | {"searcher": searcher})
-    first, second = json.loads((place.out / "search.json").read_text())["trials"]
+    first, second = place.lines()[-1]["trials"]
     # The first was to go on; why it ended early is not for the searcher to tell.
     assert (first["outcome"], first["rung"]) == ("stopped", None)
     assert (second["outcome"], second["rung"]) == ("stopped", 1)
@@ -228,7 +231,7 @@ def test_a_search_that_fails_says_why_and_keeps_what_was_reached(
     place.steps(fail)
     with pytest.raises(ExperimentError, match=says) as failed:
         place.run()
-    result = json.loads((place.out / "search.json").read_text())
+    result = place.lines()[-1]
     assert result["reason"] == str(failed.value) and result["trials"][0]["batches"] == 63
 
 
@@ -253,7 +256,7 @@ def test_all_trials_are_read_however_many(place: Place, monkeypatch: pytest.Monk
     monkeypatch.setattr(searches, "PAGE", 2)
     place.steps(lambda: made(place, 5), place.ends)
     place.run()
-    result = json.loads((place.out / "search.json").read_text())
+    result = place.lines()[-1]
     assert [each["number"] for each in result["trials"]] == [1, 2, 3, 4, 5]
 
 
@@ -303,15 +306,15 @@ def test_a_trials_state_says_what_became_of_it(state: str, batches: int, outcome
 
 
 def test_the_command_searches(place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    settings, config, length = (tmp_path / f"{name}.json" for name in ("client", "config", "length"))
+    settings, config, spec = (tmp_path / f"{name}.json" for name in ("client", "config", "spec"))
     file = vars(place.settings) | {"password_file": str(place.settings.password_file)}
     settings.write_text(json.dumps(file))
     config.write_text(json.dumps(CONFIG | {"entrypoint": ""}))
-    length.write_text(json.dumps({"batches": 126, "epochs": 2, "evaluate_every_epochs": 1}))
-    assert read_run(length) == RUN
+    spec.write_text(json.dumps({"work": {"epochs": 2, "evaluate_every_epochs": 1}}))
+    assert read_run(spec, 126) == RUN
     code = tmp_path / "training"
     code.mkdir()
-    words = ["--settings", settings, "search", "--config", config, "--run", length, "--code", code]
-    words += ["--label", "asha-1", "--out", tmp_path / "out"]
+    words = ["--settings", settings, "search", "--config", config, "--spec", spec, "--batches", 126]
+    words += ["--code", code, "--label", "asha-1", "--out", tmp_path / "out"]
     assert command_line.main([str(word) for word in words]) == 1
     assert capsys.readouterr().err.splitlines()[-1].startswith("Refused: Determined refuses the experiment: ")

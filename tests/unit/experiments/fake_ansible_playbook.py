@@ -124,9 +124,14 @@ def trials(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -
     if how.get("hangs"):
         (folder / "hanging").write_text(variables["search_label"])
         time.sleep(600)
-    (Path(variables["search_dest"]) / log.name.removeprefix("search-")).write_bytes(log.read_bytes())
-    if "result" in how:
-        (Path(variables["search_dest"]) / "search.json").write_text(json.dumps(how["result"]))
+    fetched = Path(variables["search_dest"]) / log.name.removeprefix("search-")
+    fetched.write_bytes(log.read_bytes())
+    if "result" in how:  # a last line, which came too late to be followed
+        with fetched.open("a") as file:
+            file.write(json.dumps(how["result"]) + "\n")
+    if "torn" in how:
+        with fetched.open("a") as file:
+            file.write(how["torn"])
     return fatal(how["fails"]) if "fails" in how else 0
 
 

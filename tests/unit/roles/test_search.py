@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 import yaml
-from trainbed_determined.search import PROGRESS, RESULT
+from trainbed_determined.search import PROGRESS
 
 from experiments.campaign import searching
-from experiments.records.search import SEARCH, Seen
+from experiments.records.search import SearchProgress
 from tests.standins import systemd
 from tests.standins.determined import master as standin
 from tests.unit.determined.search_answers import SearchHandler, Trial
@@ -31,7 +31,7 @@ GIVEN: dict[str, Any] = {
     "search_label": "adaptive_asha-20261126T100000Z",
     "search_run_id": "ddp-w2-e2-s1-64f1d056",
     "search_spec": {
-        "work": {"workers": 2, "slots_per_worker": 3, "seed": 7},
+        "work": {"workers": 2, "slots_per_worker": 3, "seed": 7, "epochs": 2, "evaluate_every_epochs": 1},
         "conditions": {"threads": 4, "rank_environment": {"NCCL_IB_DISABLE": "0"}},
     },
     "search_dir": "/srv/shared/searches/s",
@@ -71,7 +71,7 @@ def test_a_search_is_found_by_its_labels_whatever_its_file_says() -> None:
 
 
 def test_both_sides_name_the_files_alike() -> None:
-    assert (PROGRESS, RESULT) == (searching.PROGRESS, SEARCH)
+    assert PROGRESS == searching.PROGRESS
     follow = (ROOT / "playbooks/trials.yml").read_text(encoding="utf-8")
     assert f"search_out ~ '/{PROGRESS}'" in follow
 
@@ -117,7 +117,7 @@ class Cluster:
         Returns its exit status, and its output on one line.
         """
         variables = copy.deepcopy(GIVEN) | {
-            "search_length": {"batches": 126, "epochs": 2, "evaluate_every_epochs": 1},
+            "search_batches": 126,
             "search_wanted": wanted,
             "search_dir": str(self.folder / "search"),
             "search_out": str(self.folder / "search/out"),
@@ -200,14 +200,15 @@ def test_a_search_runs_to_its_end_and_comes_home(cluster: Cluster) -> None:
     out = cluster.folder / "search" / "out"
     lines = (out / PROGRESS).read_text().splitlines()
     # What the client writes is what the other side reads.
-    seen = [Seen.model_validate_json(line) for line in lines][-1]
-    assert [trial.outcome for trial in seen.trials] == ["end"] and seen.done == 1
+    progress = [SearchProgress.model_validate_json(line) for line in lines][-1]
+    assert [trial.outcome for trial in progress.trials] == ["end"] and progress.fraction_done == 1
+    assert progress.states is not None and progress.states[-1][1] == "COMPLETED"
     follow = json.loads((cluster.folder / "follow.json").read_text())
     assert follow["log"] == str(out / PROGRESS)
     home = cluster.folder / "home"
     launch = json.loads((home / "launch.json").read_text())
     assert launch["exit_code"] == 0 and launch["stack"] == "determined"
-    assert {PROGRESS, RESULT, "experiment.json", "logs"} <= {path.name for path in home.iterdir()}
+    assert {PROGRESS, "asked.json", "experiment.json", "logs"} <= {path.name for path in home.iterdir()}
     assert (home / "logs/trial-1.log").is_file() and (home / "logs/localhost.log").is_file()
 
 

@@ -10,12 +10,18 @@ from typing import Any
 
 import pytest
 
+from experiments.campaign.searching import find_request
 from experiments.cluster.stack_folders import stacks_with
-from experiments.records.search import read_search
+from experiments.records.record import write_record
+from experiments.records.search import Search, write_search
 from experiments.report.formats import NOTHING
 from experiments.util.errors import UserError
 from experiments.util.paths import REPOSITORY
+from tests.unit.experiments.analysis.test_figures import of_specification
+from tests.unit.experiments.made_up_records import record as made_up_record
+from tests.unit.experiments.made_up_records import spec
 from tests.unit.experiments.made_up_workplace import Workplace, wait_until
+from training.spec import RunSpec
 
 WANTED = """
 hyperparameters:
@@ -28,23 +34,23 @@ def trial(number: int, outcome: str, batches: int, losses: list[float], **more: 
     reached = [{"batches": 2 * at, "value": loss} for at, loss in enumerate(losses, start=1)]
     return {
         "number": number,
-        "given": {"learning_rate": number / 1000, "warmup_steps": number},
+        "hyperparameters": {"learning_rate": number / 1000, "warmup_steps": number},
         "state": "ANY",
         "outcome": outcome,
         "batches": batches,
-        "of": 4,
+        "total_batches": 4,
         "last": reached[-1] if reached else None,
         "best": min(reached, key=lambda each: each["value"], default=None),
         **more,
     }
 
 
-def seen(done: float, *trials: dict[str, Any], time: float = 0.0) -> dict[str, Any]:
+def progress(done: float, *trials: dict[str, Any], time: float = 0.0) -> dict[str, Any]:
     return {
         "time": time,
         "experiment": 7,
         "state": "RUNNING" if done < 1 else "COMPLETED",
-        "done": done,
+        "fraction_done": done,
         "metric": "validation_loss",
         "smaller_is_better": True,
         "unit": "batches",
@@ -54,16 +60,16 @@ def seen(done: float, *trials: dict[str, Any], time: float = 0.0) -> dict[str, A
     }
 
 
-FIRST = seen(0.2, trial(1, "running", 2, [0.6]), trial(2, "waiting", 0, []), time=100.0)
-SECOND = seen(0.5, trial(1, "end", 4, [0.6, 0.5]), trial(2, "running", 1, []), time=160.0)
-STOPPED = {"rung": 1, "rungs": 2, "rung_at": 1}
-END = seen(
+FIRST = progress(0.2, trial(1, "running", 2, [0.6]), trial(2, "waiting", 0, []), time=100.0)
+SECOND = progress(0.5, trial(1, "end", 4, [0.6, 0.5]), trial(2, "running", 1, []), time=160.0)
+STOPPED = {"rung": 1, "rungs": 2, "rung_length": 1}
+END = progress(
     1.0,
     trial(1, "end", 4, [0.6, 0.5], checkpoint="d40b5e32"),
     trial(2, "stopped", 2, [0.7], **STOPPED),
     trial(3, "failed", 1, [], reason="ValueError: broken", restarts=1),
 )
-RESULT = END | {"states": [[1.0, "RUNNING"]], "tasks_of_others": [], "reason": None}
+RESULT = END | {"states": [[1.0, "RUNNING"]], "tasks_of_others": ["a notebook"], "reason": None}
 
 
 @pytest.fixture
@@ -81,6 +87,10 @@ def record(workplace: Workplace) -> Path:
     return run / "01" / "record.json"
 
 
+def kept(folder: Path) -> Search:
+    return Search.model_validate_json((folder / "search.json").read_bytes())
+
+
 def folders(workplace: Workplace) -> list[Path]:
     return sorted((workplace.root / "results" / "searches").glob("*/*"))
 
@@ -94,26 +104,29 @@ def test_a_search_is_followed_and_kept(workplace: Workplace, record: Path) -> No
     known = json.loads(record.read_text())
     assert told["search_stack"] == "slow"  # the run's own can't search
     assert told["search_spec"] == known["specification"] and told["search_run_id"] == known["run_id"]
-    # 64 samples by 32, two epochs.
-    assert told["search_length"] == {"batches": 4, "epochs": 2, "evaluate_every_epochs": 1}
+    assert told["search_batches"] == 4  # 64 samples by 32, two epochs
     assert told["search_code_digest"] == known["code_digest"]
     assert told["search_wanted"]["searcher"]["max_trials"] == 3
     (folder,) = folders(workplace)
     assert folder.parent.name == "mine" and told["search_label"] == f"mine-{folder.name}"
 
-    search = read_search(folder / "search.json")
+    search = kept(folder)
     assert (search.status, search.reason, search.stack, search.name) == ("ok", None, "slow", "mine")
-    assert search.around.run_id == known["run_id"] and search.around.attempt == 1
-    assert search.seen is not None and search.seen.experiment == 7
-    assert [each.outcome for each in search.seen.trials] == ["end", "stopped", "failed"]
-    assert search.seen.best is not None and search.seen.best.number == 1
+    assert search.run.run_id == known["run_id"] and search.run.attempt == 1
+    assert search.progress is not None and search.progress.experiment == 7
+    assert [each.outcome for each in search.progress.trials] == ["end", "stopped", "failed"]
+    assert search.progress.best is not None and search.progress.best.number == 1
     assert len((folder / "live.jsonl").read_text().splitlines()) == 2
+    # Only the fetched last line has them.
+    assert search.progress.states == [(1.0, "RUNNING")] and search.progress.tasks_of_others == ["a notebook"]
 
     lines = [" ".join(line.split()) for line in output.splitlines()]
     assert FIRST["notes"][0] in lines and lines.count(FIRST["notes"][0]) == 1
     assert "20 % · 0 of 3 trials ended, 1 running · best validation_loss 0.6000 (trial 1)" in lines
     assert any(line.startswith("50 % · 1 of 3 trials ended, 1 running") for line in lines)
     assert any(line.endswith("· about 2 min left") for line in lines)
+    (heading,) = [line for line in lines if line.startswith("trial learning_rate warmup_steps batches best ")]
+    assert heading.endswith("last validation_loss outcome")
     rows = [line for line in lines if line[:4] in ("1 0.", "2 0.", "3 0.")]
     assert rows == [
         "1 0.001 1 4 of 4 0.5000 4 0.5000 ran to its end",
@@ -141,10 +154,10 @@ def test_an_interrupted_search_is_ended_and_what_it_reached_is_kept(
     assert process.returncode == 130, output
     assert workplace.calls() == ["lock held", "trials", "stop", "lock free"]
     (folder,) = folders(workplace)
-    search = read_search(folder / "search.json")
+    search = kept(folder)
     assert (search.status, search.reason) == ("interrupted", "The command was told to stop (SIGINT).")
-    assert search.seen is not None
-    assert [each.outcome for each in search.seen.trials] == ["end", "running"]
+    assert search.progress is not None
+    assert [each.outcome for each in search.progress.trials] == ["end", "running"]
     lines = [" ".join(line.split()) for line in output.splitlines()]
     assert "Of 2 trials, 1 ran to its end and 1 was running." in lines
     assert "Interrupted: The command was told to stop (SIGINT)." in lines
@@ -159,8 +172,8 @@ def test_what_still_runs_after_an_interrupt_is_said(workplace: Workplace, record
     output, _ = process.communicate(timeout=30)
     assert process.returncode == 143, output
     (folder,) = folders(workplace)
-    search = read_search(folder / "search.json")
-    assert search.seen is None and search.reason is not None
+    search = kept(folder)
+    assert search.progress is None and search.reason is not None
     assert search.reason.endswith("Ending it on the cluster failed: master: worker2 does not answer.")
 
 
@@ -170,9 +183,9 @@ def test_a_failed_search_is_a_sentence_and_keeps_what_it_reached(workplace: Work
     status, output = workplace.run("search", str(record), "--search", "mine")
     assert status == 1 and f"The search failed: master: {says}" in output
     (folder,) = folders(workplace)
-    search = read_search(folder / "search.json")
+    search = kept(folder)
     assert (search.status, search.reason) == ("failed", f"master: {says}")
-    assert search.seen is not None and search.seen.trials[0].batches == 2
+    assert search.progress is not None and search.progress.trials[0].batches == 2
     assert workplace.calls() == ["lock held", "trials", "lock free"]
 
 
@@ -184,12 +197,23 @@ def test_a_search_waits_for_nobodys_matrix(workplace: Workplace, record: Path) -
 
 
 def test_progress_that_cannot_be_read_is_said(workplace: Workplace, record: Path) -> None:
-    workplace.behaviour(search={"lines": [{"done": 0.1}], "pause": 3, "result": {"experiment": "x"}})
+    workplace.behaviour(search={"lines": [{"fraction_done": 0.1}], "pause": 3, "result": {"experiment": "x"}})
     status, output = workplace.run("search", str(record), "--search", "mine")
     (folder,) = folders(workplace)
     assert status == 0 and f"{folder / 'live.jsonl'} is not complete" in output
-    assert f"{folder / 'outputs' / 'search.json'} can't be used" in output
-    assert read_search(folder / "search.json").seen is None
+    fetched = folder / "outputs" / "progress.jsonl"
+    assert f"{fetched}: line 1 can't be used (" in output and f"{fetched}: line 2 can't be used (" in output
+    assert kept(folder).progress is None
+
+
+def test_a_last_line_that_is_there_in_part_counts_for_nothing(workplace: Workplace, record: Path) -> None:
+    workplace.behaviour(search={"lines": [FIRST], "torn": '{"time": 160.0, ', "fails": "worker1 went away."})
+    status, output = workplace.run("search", str(record), "--search", "mine")
+    (folder,) = folders(workplace)
+    assert status == 1 and "can't be used" not in output
+    assert (folder / "outputs" / "progress.jsonl").read_text().endswith('{"time": 160.0, ')
+    found = kept(folder).progress
+    assert found is not None and found.fraction_done == FIRST["fraction_done"]
 
 
 def test_what_cannot_be_searched_is_refused_before_anything_starts(
@@ -241,21 +265,28 @@ def test_one_stack_of_this_checkout_can_search() -> None:
     assert set(stacks_with("run", REPOSITORY)) >= set(stacks_with("search", REPOSITORY))
 
 
-def test_what_was_searched_is_checked_when_it_is_read(workplace: Workplace, record: Path) -> None:
+def test_a_search_result_is_written_once_and_only_if_it_is_valid(workplace: Workplace, record: Path) -> None:
     workplace.behaviour(search={"result": RESULT})
     assert workplace.run("search", str(record), "--search", "mine")[0] == 0
-    (path,) = (workplace.root / "results" / "searches").glob("*/*/search.json")
-    content = json.loads(path.read_text())
-    for change, said in (
-        ({"schema_version": 2}, "has schema version 2; this checkout reads version 1"),
-        ({"status": "perfect"}, "status: "),
-        ({"more": 1}, "more: is not a known setting"),
-    ):
-        path.write_text(json.dumps(content | change))
-        with pytest.raises(UserError, match=said):
-            read_search(path)
-    path.write_text("{")
-    with pytest.raises(UserError, match="is damaged"):
-        read_search(path)
-    with pytest.raises(UserError, match="can't be read"):
-        read_search(path.with_name("other.json"))
+    (folder,) = folders(workplace)
+    found = kept(folder)
+    with pytest.raises(UserError, match=r"search\.json already exists; it is never replaced"):
+        write_search(found, folder)
+    with pytest.raises(UserError, match=r"search\.json is not valid: status: "):
+        write_search(found.model_copy(update={"status": "perfect"}), folder.parent)
+    assert not (folder.parent / "search.json").exists()
+
+
+def test_a_script_with_a_loop_of_its_own_is_not_searched_around(tmp_path: Path) -> None:
+    fields = spec("ddp", 2).model_dump()
+    fields["work"] |= {
+        "workload": "script",
+        "data": {"script": "train.py", "train": 500},
+        "model": {"arguments": ["--epochs", "{epochs}"]},
+    }
+    made = RunSpec.model_validate(fields)
+    changes: dict[str, Any] = of_specification(made) | {"validation_correct": None}
+    write_record(made_up_record("ddp", 2, 30.0, 50.0, **changes), tmp_path)
+    says = f"{made.run_id} ran train.py, which has a loop of its own: .* Search around a run of a workload."
+    with pytest.raises(UserError, match=says):
+        find_request(str(tmp_path), None, None)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.campaign.code_archive import launching_digest, source_digest, training_archive
-from experiments.cluster.stack_folders import VARIABLE, role_of
+from experiments.cluster.stack_folders import VARIABLE, role_of, stacks_with
 from experiments.util.errors import UserError
 from experiments.util.paths import REPOSITORY
 from training.util.digest import code_digest
@@ -35,6 +35,19 @@ def test_a_role_is_looked_for_in_the_checkout_first(outside: Path) -> None:
 
     assert role_of("ddp") == REPOSITORY / "roles" / "ddp"
     assert role_of("mine") == outside / "roles" / "mine"
+
+
+def test_a_role_that_another_one_shadows_gives_its_stack_no_tasks(outside: Path) -> None:
+    """As for the lookup `stacks_with`, which test_uninstall.py tests."""
+    before = stacks_with("search")
+    for name in ("ddp", "mine"):
+        tasks = outside / "roles" / name / "tasks"
+        tasks.mkdir(parents=True, exist_ok=True)
+        for task in ("run", "search"):
+            (tasks / f"{task}.yml").write_text("---\n[]\n")
+
+    assert stacks_with("search") == sorted([*before, "mine"])
+    assert "ddp" not in before and "ddp" in stacks_with("run")
 
 
 def test_launchers_from_outside_travel_with_the_training_code(

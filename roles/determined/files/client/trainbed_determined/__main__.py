@@ -65,7 +65,8 @@ def _command(given: argparse.Namespace, settings: Settings, master: Master) -> i
         run(master, config, given.code, given.label, given.out, say, given.queue_limit)
     elif given.command == "search":
         config = json.loads(given.config.read_bytes())
-        search(master, config, read_run(given.run), given.code, given.label, given.out, say)
+        length = read_run(given.spec, given.batches)
+        search(master, config, length, given.code, given.label, given.out, say)
     elif given.command == "stop":
         runner = Runner(master, say)
         killed, ended = runner.stop_all(STOP_PATIENCE_S, foreign_too=given.foreign_too)
@@ -101,7 +102,8 @@ def _parser() -> argparse.ArgumentParser:
     experiment.add_argument(
         "--queue-limit", type=float, help="seconds that it may wait for slots, instead of the settings' limit"
     )
-    searching.add_argument("--run", type=Path, required=True, help="length of the run, JSON (search.py: Run)")
+    searching.add_argument("--spec", type=Path, required=True, help="the run's specification, JSON")
+    searching.add_argument("--batches", type=int, required=True, help="how many batches the run takes")
 
     stop = commands.add_parser("stop", help="end every experiment of any matrix, and every search")
     stop.add_argument(

@@ -23,14 +23,13 @@ from trainbed_determined.rungs import HALVING, Bracket, Decision, Report, bracke
 LOOK_S: Final = 3.0
 PAGE: Final = 100
 PROGRESS: Final = "progress.jsonl"
-RESULT: Final = "search.json"
 LAST_BATCH: Final = "last_batch"
 """Metric with which a trial says how many batches it does if nothing stops it (`determined_search`)."""
 
-WAITING: Final = ("QUEUED", "PULLING", "STARTING", "ACTIVE", "PAUSED")
-FAILED: Final = ("ERROR", "STOPPING_ERROR")
-ENDED: Final = ("end", "stopped", "failed", "killed")  # outcomes of trials that do no more
-KILLED: Final = ("CANCELED", "STOPPING_CANCELED", "STOPPING_KILLED")
+WAITING_STATES: Final = ("QUEUED", "PULLING", "STARTING", "ACTIVE", "PAUSED")
+FAILED_STATES: Final = ("ERROR", "STOPPING_ERROR")
+KILLED_STATES: Final = ("CANCELED", "STOPPING_CANCELED", "STOPPING_KILLED")
+ENDED_OUTCOMES: Final = ("end", "stopped", "failed", "killed")  # of trials that do no more
 
 
 @dataclass(frozen=True)
@@ -55,10 +54,10 @@ class Run:
         return min(-(-length // every) * every, whole)
 
 
-def read_run(path: Path) -> Run:
-    """The run's length, as the role writes it."""
-    content = json.loads(path.read_bytes())
-    return Run(**{name: int(content[name]) for name in ("batches", "epochs", "evaluate_every_epochs")})
+def read_run(path: Path, batches: int) -> Run:
+    """The run of the specification in the file `path`, which takes so many batches."""
+    work = json.loads(path.read_bytes())["work"]
+    return Run(batches, int(work["epochs"]), int(work["evaluate_every_epochs"]))
 
 
 def completed(config: dict[str, Any], run: Run) -> dict[str, Any]:
@@ -130,9 +129,13 @@ class Looker:
         self._looked = time.monotonic()
         if seen != self._last:
             self._last = seen
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"time": time.time(), **seen}) + "\n")
+            self.write_line(seen)
         return seen
+
+    def write_line(self, content: Mapping[str, Any]) -> None:
+        """Add a line to the file."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"time": time.time(), **content}) + "\n")
 
     def _see(self, client: Determined) -> dict[str, Any]:
         experiment = bindings.get_GetExperiment(client._session, experimentId=self._number).experiment
@@ -144,7 +147,7 @@ class Looker:
         return {
             "experiment": self._number,
             "state": state,
-            "done": 1.0 if state == "COMPLETED" else self._done(rows),
+            "fraction_done": 1.0 if state == "COMPLETED" else self._fraction_done(rows),
             "metric": self._searcher["metric"],
             "smaller_is_better": self._smaller,
             "unit": self._searcher.get("time_metric"),
@@ -194,20 +197,20 @@ class Looker:
             if (value := number_in(each.metrics, metric)) is not None
         ]
         last_batch = number_in(evaluations[-1].metrics, LAST_BATCH) if evaluations else None
-        of = int(last_batch) if last_batch is not None else self._run.batches
+        total = int(last_batch) if last_batch is not None else self._run.batches
         best = min(reached, key=lambda each: each["value"] if self._smaller else -each["value"], default=None)
-        outcome = outcome_of(trial.state.name, trial.totalBatchesProcessed, of)
+        outcome = outcome_of(trial.state.name, trial.totalBatchesProcessed, total)
         stopped = told if told is not None and outcome == "stopped" and told.rung < told.rungs else None
         return {
             "number": trial.id,
-            "given": trial.hparams,
+            "hyperparameters": trial.hparams,
             "state": trial.state.name,
             "outcome": outcome,
             "rung": stopped.rung if stopped else None,
             "rungs": stopped.rungs if stopped else None,
-            "rung_at": stopped.length if stopped else None,
+            "rung_length": stopped.length if stopped else None,
             "batches": trial.totalBatchesProcessed,
-            "of": of,
+            "total_batches": total,
             "last": reached[-1] if reached else None,
             "best": best,
             "checkpoint": trial.bestCheckpoint.uuid if trial.bestCheckpoint else None,
@@ -220,33 +223,37 @@ class Looker:
         unit = self._searcher.get("time_metric")
         went_on = []
         for row in rows:
-            decision, whole = told.get(row["number"]), row["of"] if unit == "batches" else self._run.epochs
+            decision, whole = (
+                told.get(row["number"]),
+                row["total_batches"] if unit == "batches" else self._run.epochs,
+            )
             if row["outcome"] == "end" and decision and decision.rung < decision.rungs:
                 went_on += [str(row["number"])] if decision.reached < whole else []
         if not went_on:
             return []
         return [f"Went on to their end although the searcher had stopped them: trials {', '.join(went_on)}."]
 
-    def _done(self, rows: Sequence[Mapping[str, Any]]) -> float:
+    def _fraction_done(self, rows: Sequence[Mapping[str, Any]]) -> float:
         """The fraction of all trials' batches that is done; trials that have ended need no more."""
         done = sum(row["batches"] for row in rows)
         due = sum(
-            row["batches"] if row["outcome"] in ENDED else max(row["of"], row["batches"]) for row in rows
+            row["batches"] if row["outcome"] in ENDED_OUTCOMES else max(row["total_batches"], row["batches"])
+            for row in rows
         )
         to_come = max(0, int(self._searcher.get("max_trials") or 0) - len(rows))
         due += to_come * self._run.batches
         return done / due if due else 0.0
 
 
-def outcome_of(state: str, batches: int, of: int) -> str:
+def outcome_of(state: str, batches: int, total: int) -> str:
     """What became of a trial: `end` (it did all its batches), `stopped`, `failed`, `killed`; or not yet."""
     if state == "COMPLETED":
-        return "end" if batches >= of else "stopped"
-    if state in FAILED:
+        return "end" if batches >= total else "stopped"
+    if state in FAILED_STATES:
         return "failed"
-    if state in KILLED:
+    if state in KILLED_STATES:
         return "killed"
-    return "waiting" if state in WAITING else "running"
+    return "waiting" if state in WAITING_STATES else "running"
 
 
 def number_in(metrics: Mapping[str, Any], name: str) -> float | None:
@@ -315,7 +322,7 @@ def search(
     if fault is None and result["state"] != ExperimentState.COMPLETED.name:
         fault = ExperimentError(_why(master, seen.id, config["searcher"], result))
     reason = str(fault) if fault is not None else None
-    write(out / RESULT, result | {"states": seen.states, "tasks_of_others": foreign, "reason": reason})
+    looker.write_line(result | {"states": seen.states, "tasks_of_others": foreign, "reason": reason})
     if fault is not None:
         raise fault
 
