@@ -147,7 +147,8 @@ class Campaign:
         impossible = [run.run_id for run in runs if run.cannot_run is not None]
         done = [run.run_id for run in runs if self.counting(run.run_id) is not None]
         missing = [run.run_id for run in runs if run.run_id not in {*done, *impossible}]
-        failed = [name for name in missing if [each.status for each in self.records(name)][-1:] == ["failed"]]
+        newest = {name: [each.status for each in self.records(name)][-1:] for name in missing}
+        failed = [name for name, status in newest.items() if status in (["failed"], ["disturbed"])]
         return Standing(done, missing, failed, impossible)
 
     def next_folder(self, run_id: str) -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -29,6 +30,7 @@ from training.spec import Work
 
 FILES: Final = EXPERIMENTS / "search"
 DEFAULT: Final = "adaptive_asha"
+NAME: Final = re.compile(r"[\w.-]+", re.ASCII)
 RESULTS: Final = "searches"  # in the folder of all results
 LIVE: Final = "live.jsonl"
 OUTPUTS: Final = "outputs"
@@ -85,6 +87,10 @@ def find_request(record: str, file: str | None, stack: str | None) -> SearchRequ
             f"{found.run_id} ran {work.data.name}, which has a loop of its own: a search can't give it "
             "values, nor know what it reached. Search around a run of a workload."
         )
+    conditions = found.specification.conditions
+    if conditions.tokenizing == "in_run" or conditions.trace is not None:
+        what = "made its tokens itself" if conditions.tokenizing == "in_run" else "was traced"
+        raise UserError(f"{found.run_id} {what}, and so would every trial: search around a run without that.")
     name, content = _read_file(file or DEFAULT)
     return SearchRequest(found, name, content, _searching_stack(found.specification.stack, stack))
 
@@ -132,6 +138,11 @@ def _read_file(asked: str) -> tuple[str, dict[str, Any]]:
         near = difflib.get_close_matches(str(unknown), Work.model_fields, n=1)
         hint = f" (did you mean {near[0]}?)" if near else ""
         raise UserError(f"{path}: {unknown} is no field of the work{hint}; docs/reference.md lists them.")
+    if not NAME.fullmatch(path.stem):
+        raise UserError(
+            f"The search {path} gives folders its name: rename the file, with letters, digits, dots, hyphens "
+            "and underscores only."
+        )
     return path.stem, content
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from experiments.campaign.searching import find_request
+from experiments.campaign.searching import FILES, find_request
 from experiments.cluster.stack_folders import stacks_with
 from experiments.records.record import write_record
 from experiments.records.search import Search, write_search
@@ -275,6 +275,30 @@ def test_a_search_result_is_written_once_and_only_if_it_is_valid(workplace: Work
     with pytest.raises(UserError, match=r"search\.json is not valid: status: "):
         write_search(found.model_copy(update={"status": "perfect"}), folder.parent)
     assert not (folder.parent / "search.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("conditions", "says"),
+    [({"tokenizing": "in_run"}, "made its tokens itself"), ({"trace": {"steps": "10-15"}}, "was traced")],
+)
+def test_a_run_whose_conditions_no_trial_can_share_is_not_searched_around(
+    tmp_path: Path, conditions: dict[str, Any], says: str
+) -> None:
+    fields = spec("ddp", 2).model_dump()
+    fields["conditions"] |= conditions
+    made = RunSpec.model_validate(fields)
+    changes: dict[str, Any] = of_specification(made)
+    write_record(made_up_record("ddp", 2, 30.0, 50.0, **changes), tmp_path)
+    with pytest.raises(UserError, match=f"{made.run_id} {says}, and so would every trial"):
+        find_request(str(tmp_path), None, None)
+
+
+def test_a_search_whose_file_has_a_name_for_no_folder_is_refused(tmp_path: Path) -> None:
+    write_record(made_up_record("ddp", 2, 30.0, 50.0), tmp_path)
+    file = tmp_path / "my search.yml"
+    file.write_text((FILES / "adaptive_asha.yml").read_text(encoding="utf-8"), encoding="utf-8")
+    with pytest.raises(UserError, match="rename the file"):
+        find_request(str(tmp_path), str(file), None)
 
 
 def test_a_script_with_a_loop_of_its_own_is_not_searched_around(tmp_path: Path) -> None:

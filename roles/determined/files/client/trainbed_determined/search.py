@@ -113,7 +113,8 @@ class Looker:
         self._run = run
         self._path = out / PROGRESS
         self._brackets = brackets_of(self._searcher)
-        self._notes = notes_on(self._searcher, run)
+        standin = master.standin()
+        self._notes = [*([standin] if standin else []), *notes_on(self._searcher, run)]
         self._evaluations: dict[int, tuple[object, list[Any]]] = {}  # by trial, with what they belong to
         self._last: dict[str, Any] = {}
         self._looked = -math.inf
