@@ -98,7 +98,7 @@ def _interval(found: Estimate | Difference | Ratio | None, form: Format) -> str:
 
 @pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize("stack", list(NAMES))
-def test_the_readme_has_every_row(analysis: Analysis, stack: str, workers: int) -> None:
+def test_the_page_has_every_row(analysis: Analysis, stack: str, workers: int) -> None:
     cell = _cell(analysis, stack, workers)
     assert cell.quality is not None and len(cell.records) == 4
     over = [
@@ -109,7 +109,20 @@ def test_the_readme_has_every_row(analysis: Analysis, stack: str, workers: int) 
         *(NAMES[stack], str(workers), _interval(cell.train_s, TENTHS), _interval(cell.total_s, TENTHS)),
         *(number(cell.quality.mean, THOUSANDTHS), *over),
     ]
-    assert f"| {' | '.join(row)} |" in (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert f"| {' | '.join(row)} |" in PAGE.read_text(encoding="utf-8")
+
+
+def test_the_readme_has_the_first_seeds_runs(analysis: Analysis) -> None:
+    lines = (REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()
+    shown = [line.split() for line in lines if re.match(r" +\w+-w\d-e\d-s1-", line)]
+    found = [record for record in analysis.figures.counting if record.specification.work.seed == 1]
+    assert sorted(shown) == sorted(
+        [
+            *(record.run_id, record.status, number(record.train_s, TENTHS), number(record.total_s, TENTHS)),
+            *(number(record.quality, THOUSANDTHS), (record.weights_digest or "")[:8]),
+        ]
+        for record in found
+    )
 
 
 def test_the_readme_says_what_was_seen(analysis: Analysis) -> None:
@@ -117,6 +130,10 @@ def test_the_readme_says_what_was_seen(analysis: Analysis) -> None:
     assert not analysis.figures.weights_differ and len(analysis.figures.works) == 8
     assert all(set(work.digests) == set(NAMES) for work in analysis.figures.works)
     assert {each.outcome for each in analysis.comparisons} == {"open"}
+    for each in analysis.comparisons:
+        assert each.ratio.low is not None and each.ratio.high is not None
+        assert number(each.ratio.ratio, THOUSANDTHS) in said
+        assert f"({number(each.ratio.low, THOUSANDTHS)} to {number(each.ratio.high, THOUSANDTHS)}" in said
     launches = {
         stack: [(_cell(analysis, stack, workers).phases or {})["launch"] for workers in (1, 2)]
         for stack in NAMES
