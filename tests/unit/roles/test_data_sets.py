@@ -60,7 +60,10 @@ class Nodes:
         config = f"[defaults]\nroles_path = {ROOT / 'roles'}\ncallback_result_format = yaml\n"
         (folder / "ansible.cfg").write_text(config)
         (folder / "training.zip").write_bytes(training_archive(ROOT))
-        plays = yaml.safe_load((ROOT / "playbooks/prepare.yml").read_text(encoding="utf-8"))[1:3]
+        names = ("Prepare the data sets on the master", "Stage the data sets to every node")
+        every = yaml.safe_load((ROOT / "playbooks/prepare.yml").read_text(encoding="utf-8"))
+        plays = [play for play in every if play.get("name") in names]
+        assert len(plays) == len(names)
         written = yaml.safe_load((ROOT / "roles/cluster_facts/tasks/write.yml").read_text(encoding="utf-8"))
         (write,) = [task for task in written if task["name"] == "Write the descriptions of the data sets"]
         last = {"name": "Describe", "hosts": "master", "gather_facts": False, "tasks": [write]}
