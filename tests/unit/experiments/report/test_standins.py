@@ -71,7 +71,9 @@ def test_a_record_keeps_what_stood_in_and_counts(tmp_path: Path) -> None:
     found = left.compose()
     assert found.ok and found.standin == STANDIN and not found.timed
     assert found.why_not_timed == STANDIN and found.train_s == 41.0
-    assert found.notes == [f"{STANDIN} Its times are in no table and no plot; its weights and metrics count."]
+    assert found.notes == [
+        f"{STANDIN} The run's times are in no table and no plot; its weights and metrics count."
+    ]
     left.write("launcher.json", {"queue_s": 0.5, "standin": None})
     assert left.compose().timed
 
