@@ -56,7 +56,7 @@ def train_rank(archive: str, spec_file: str, data: str, out: str) -> None:
     sys.path.insert(0, str(shipped))
     from training.rank import end_if_failed, run_rank
 
-    # .../work/app-20261121101036-0007/0: an executor that Spark starts again has another number.
+    # The directory is app-20261121101036-0007/0: an executor that Spark starts again has another number.
     application, executor = Path.cwd().parts[-2:]
     starter = f"Spark's executor {executor} of {application}"
     end_if_failed(run_rank(Path(spec_file), Path(data), Path(out), starter=starter))

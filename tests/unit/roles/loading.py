@@ -1,4 +1,4 @@
-"""Loads and calls Python files in roles: modules, plugins and scripts, which are not in packages."""
+"""Loads, calls and plays what is in roles and in no package: modules, plugins, scripts and playbooks."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ import importlib.machinery
 import importlib.util
 import io
 import json
+import os
+import re
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -49,6 +52,30 @@ def call(module: ModuleType, *, check: bool = False, **arguments: Any) -> dict[s
         module.main()
     result: dict[str, Any] = json.loads(said.getvalue())
     return result
+
+
+def played_here(playbook: Path, inventory: Path, *arguments: str) -> tuple[int, str]:
+    """Play a playbook whose nodes are this machine; returns its exit status and its output on one line."""
+    done = subprocess.run(
+        [
+            str(Path(sys.executable).parent / "ansible-playbook"),
+            "-i",
+            str(inventory),
+            *arguments,
+            str(playbook),
+        ],
+        cwd=ROOT,
+        env={
+            **os.environ,
+            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
+            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    return done.returncode, re.sub(r"\s+", " ", done.stdout + done.stderr)
 
 
 def value_of(variable: str, file: str, **given: Any) -> Any:

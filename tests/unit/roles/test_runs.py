@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import re
-import subprocess
-import sys
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.unit.roles.loading import ROOT
+from tests.unit.roles.loading import played_here
 
 #: A worker that can't be reached.
 AWAY = {"ansible_connection": "ssh", "ansible_host": "127.0.0.1", "ansible_port": 1}
@@ -32,20 +29,7 @@ def played(
     inventory = folder / "hosts.yml"
     master: dict[str, Any] = {"localhost": {}}
     inventory.write_text(json.dumps({"master": {"hosts": master}, "cluster": {"hosts": master | workers}}))
-    done = subprocess.run(
-        [str(Path(sys.executable).parent / "ansible-playbook"), "-i", str(inventory), str(playbook)],
-        cwd=ROOT,
-        env={
-            **os.environ,
-            "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-            "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
-    return done.returncode, re.sub(r"\s+", " ", done.stdout + done.stderr)
+    return played_here(playbook, inventory)
 
 
 def staged(folder: Path, run_dir: Path, code: Path) -> tuple[int, str]:

@@ -6,8 +6,6 @@ import copy
 import json
 import os
 import pwd
-import re
-import subprocess
 import sys
 import threading
 import time
@@ -24,7 +22,7 @@ from experiments.records.search import SearchProgress
 from tests.standins import systemd
 from tests.standins.determined import master as standin
 from tests.unit.determined.search_answers import SearchHandler, Trial
-from tests.unit.roles.loading import ROOT, value_of
+from tests.unit.roles.loading import ROOT, played_here, value_of
 
 VARS = "roles/determined/vars/main.yml"
 GIVEN: dict[str, Any] = {
@@ -143,21 +141,7 @@ class Cluster:
         worker = {"runs_node": {"image": "master:5000/trainbed@sha256:abc"}}
         groups: dict[str, Any] = {name: {"hosts": {"localhost": {}}} for name in ("master", "cluster")}
         inventory.write_text(json.dumps(groups | {"workers": {"hosts": {"worker1": worker}}}))
-        program = str(Path(sys.executable).parent / "ansible-playbook")
-        done = subprocess.run(
-            [program, "-i", str(inventory), "-e", f"@{self.folder / 'vars.json'}", str(playbook)],
-            cwd=ROOT,
-            env={
-                **os.environ,
-                "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"),
-                "ANSIBLE_PYTHON_INTERPRETER": sys.executable,
-            },
-            capture_output=True,
-            text=True,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-        return done.returncode, re.sub(r"\s+", " ", done.stdout + done.stderr)
+        return played_here(playbook, inventory, "-e", f"@{self.folder / 'vars.json'}")
 
     def when_created(self) -> None:
         """Let a trial run to its end, once there is an experiment."""
