@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
 
@@ -76,6 +76,47 @@ class Container:
     def console(self, command: str) -> None:
         """Run a shell command in it, through the engine."""
         self._docker("exec", self._name, "sh", "-c", command)
+
+    def mount(self, device: str, place: str) -> None:
+        """Mount a block device of this host, which the node itself may not open, over one of its folders.
+
+        The disk's root gets the folder's owner and mode.
+        """
+        number = Path(device).stat().st_rdev
+        node = f"/dev/{Path(device).name}"
+        self._in_its_mounts(
+            f"mknod {node} b {os.major(number)} {os.minor(number)} && was=$(stat -c '%u:%g %a' {place}) && "
+            f"mount {node} {place} && chown ${{was% *}} {place} && chmod ${{was#* }} {place}; "
+            f"status=$?; rm -f {node}; exit $status"
+        )
+
+    def unmount(self, place: str) -> None:
+        """Undo `mount`."""
+        self._in_its_mounts(f"umount {place}")
+
+    def _in_its_mounts(self, command: str) -> None:
+        asked = ["docker", "inspect", "--format", "{{.State.Pid}}", self._name]
+        pid = subprocess.run(asked, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+        self._run("nsenter", "--target", pid, "--mount", "sh", "-c", command)
+
+
+@contextlib.contextmanager
+def small_disk(nodes: Iterable[Container], place: str, megabytes: int, folder: Path) -> Iterator[None]:
+    """Mount one new disk, whose file lies in `folder`, over a folder that nodes share: a test may fill it."""
+    file = folder / "disk.img"
+    with file.open("wb") as empty:
+        empty.truncate(megabytes << 20)
+    subprocess.run(["mkfs.ext4", "-q", "-m", "0", file], check=True)
+    attached = subprocess.run(
+        ["losetup", "--find", "--show", file], capture_output=True, text=True, check=True
+    )
+    device = attached.stdout.strip()
+    with contextlib.ExitStack() as undone:
+        undone.callback(subprocess.run, ["losetup", "--detach", device], check=True)
+        for node in nodes:
+            node.mount(device, place)
+            undone.callback(node.unmount, place)
+        yield
 
 
 class Virtual:

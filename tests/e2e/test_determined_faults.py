@@ -12,12 +12,14 @@ import re
 import subprocess
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.conftest import provision
 from tests.e2e.determined import DET, ENDED, PASSWORD, TASKS, TOKEN, experiments, matrix_of, slots, states
+from tests.e2e.machines import Container, small_disk
 from tests.e2e.matrices import KILLED_ON_WORKER2, epochs_trained, nothing_runs, records, small
 from tests.e2e.testbeds import Testbed, wait_for
 from tests.standins import given
@@ -225,18 +227,26 @@ def test_a_run_that_is_paused_goes_on_later_with_the_same_bits(
     assert experiments(testbed)[number] == "COMPLETED"
 
 
-@pytest.mark.skip(reason="the testbed's shared storage is on this machine's own disk, which no test may fill")
-def test_a_run_whose_shared_storage_is_full_says_so(testbed: Testbed, undisturbed: Undisturbed) -> None:
-    name, filler = "determined-full", "/srv/trainbed/shared/filler"
-    process = training(testbed, name, undisturbed.epochs)
-    testbed.node(
-        "master", f"fallocate --length $(df --output=avail -B1 /srv/trainbed/shared | tail -1) {filler}"
-    )
-    try:
+def container(testbed: Testbed, node: str) -> Container:
+    """The container that a node is."""
+    machine = testbed.machine(node)
+    assert isinstance(machine, Container)
+    return machine
+
+
+def test_a_run_whose_shared_storage_is_full_says_so(
+    testbed: Testbed, undisturbed: Undisturbed, tmp_path: Path
+) -> None:
+    name, runs = "determined-full", "/srv/trainbed/shared/runs"
+    nodes = [container(testbed, node) for node in ("master", *WORKERS)]
+    with small_disk(nodes, runs, 256, tmp_path):
+        process = training(testbed, name, undisturbed.epochs)
+        testbed.node("master", f"fallocate --length $(df --output=avail -B1 {runs} | tail -1) {runs}/filler")
         record = ended(testbed, process, name)
-    finally:
-        testbed.node("master", f"rm {filler}")
+        # Nothing of it still uses the disk.
+        wait_for("nothing runs", lambda: nothing_runs(testbed), 60)
     assert record["status"] == "failed" and "No space left on device" in record["reason"], record["reason"]
+    assert process.returncode != 0 and states(testbed)[-1] == "ERROR"
 
 
 def digest(testbed: Testbed, node: str, path: str) -> str:
