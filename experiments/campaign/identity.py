@@ -35,6 +35,7 @@ class Identity(FrozenModel):
     datasets: list[Sha256] = Field(default_factory=list)  # all, if there are several
     # Digest of each node's machine id, where known: nodes of two labs may have the same names.
     machines: dict[str, str] = Field(default_factory=dict)
+    standins: list[str] = Field(default_factory=list)  # those of the matrix's stacks that a stand-in is run for
 
     def differences(self, other: Identity) -> list[str]:
         """What is different in `other`, in words."""
@@ -51,6 +52,7 @@ class Identity(FrozenModel):
             "workers": "the order of the workers",
             "settings": "the inventory's settings for the stacks",
             "stacks": "the stacks on the cluster",
+            "standins": "which stacks a stand-in is run for",
             "runs": "the conditions on the cluster",
         }
         changed = [name for name in words if getattr(self, name) != getattr(other, name)]
@@ -68,7 +70,7 @@ class Identity(FrozenModel):
         same = ("code", "environment", "image", "hardware", "workers", "stacks")
         if any(getattr(self, name) != getattr(other, name) for name in same):
             return False
-        if _rearranged(self.machines, other.machines):
+        if _rearranged(self.machines, other.machines) or (stack in self.standins) != (stack in other.standins):
             return False
         if self.settings.get(stack) != other.settings.get(stack):
             return False
@@ -115,6 +117,7 @@ def identity_of(
         machines=cluster.machines,
         launching_of={stack: launching_digest(root, [stack]) for stack in matrix.stacks},
         datasets=datasets if len(datasets) > 1 else [],
+        standins=[stack for stack in matrix.stacks if stack in cluster.standins],
     )
 
 

@@ -24,7 +24,7 @@ options:
 #: How much a name without a role's prefix must resemble one of ours (0 to 1, difflib's ratio).
 RESEMBLES: Final = 0.87
 #: Facts that tasks set, by convention.
-SET_BY_TASKS: Final = re.compile(r".+_(lacking|broken)$")
+SET_BY_TASKS: Final = re.compile(r".+_(lacking|broken|standin)$")
 #: Roles whose variables are set in the inventory's own files, by names of its own, too.
 OWN_NAMES: Final = ("testbed",)
 

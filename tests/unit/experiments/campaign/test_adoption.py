@@ -162,6 +162,21 @@ def test_what_may_change_figures_keeps_records_from_being_adopted(
     assert made(workplace) == ["plain-w1", "plain-w1"]
 
 
+@pytest.mark.parametrize("first", [{"slow": "It is a toy."}, {}], ids=["the real one", "the stand-in"])
+def test_what_a_stand_in_made_is_made_again_by_the_real_software_and_the_other_way_round(
+    workplace: Workplace, first: dict[str, str]
+) -> None:
+    workplace.matrix(MATRIX.replace("workers: [1, 2]", "workers: [1]"))
+    workplace.cluster(standins=first)
+    assert workplace.run("run", "small")[0] == 0
+    made(workplace)
+    workplace.cluster(standins={} if first else {"slow": "It is a toy."})
+    status, output = workplace.run("run", "small")
+    assert status == 0 and list(adopted(output).values()) == [1]
+    assert ": which stacks a stand-in is run for. This starts a new campaign." in output
+    assert made(workplace) == ["slow-w1"]
+
+
 def test_a_stack_whose_own_role_changed_is_made_again_and_the_others_are_not(workplace: Workplace) -> None:
     workplace.matrix(MATRIX.replace("workers: [1, 2]", "workers: [1]"))
     assert workplace.run("run", "small")[0] == 0

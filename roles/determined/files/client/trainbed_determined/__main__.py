@@ -72,7 +72,7 @@ def _command(given: argparse.Namespace, settings: Settings, master: Master) -> i
         killed, ended = runner.stop_all(STOP_PATIENCE_S, foreign_too=given.foreign_too)
         # Also of those that ended by themselves: their clean-up must not disturb a run, of whatever stack.
         runner.wait_until_clean([*killed, *ended])
-        print(json.dumps({"changed": bool(killed)}))
+        print(json.dumps({"changed": bool(killed), "standin": master.standin()}))
     elif given.command == "users":
         ordinary = read_settings(given.ordinary)
         changed = set_up_users(
