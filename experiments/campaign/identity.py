@@ -35,7 +35,7 @@ class Identity(FrozenModel):
     datasets: list[Sha256] = Field(default_factory=list)  # all, if there are several
     # Digest of each node's machine id, where known: nodes of two labs may have the same names.
     machines: dict[str, str] = Field(default_factory=dict)
-    standins: list[str] = Field(default_factory=list)  # those of the matrix's stacks that a stand-in is run for
+    standins: list[str] = Field(default_factory=list)  # for which of its stacks one is run
 
     def differences(self, other: Identity) -> list[str]:
         """What is different in `other`, in words."""
@@ -70,7 +70,9 @@ class Identity(FrozenModel):
         same = ("code", "environment", "image", "hardware", "workers", "stacks")
         if any(getattr(self, name) != getattr(other, name) for name in same):
             return False
-        if _rearranged(self.machines, other.machines) or (stack in self.standins) != (stack in other.standins):
+        if _rearranged(self.machines, other.machines):
+            return False
+        if (stack in self.standins) != (stack in other.standins):
             return False
         if self.settings.get(stack) != other.settings.get(stack):
             return False

@@ -35,7 +35,7 @@ class Cluster(BaseModel):
     device: Literal["cpu", "cuda"]
     stacks: list[str]
     stacks_missing: dict[str, str]  # why, in a sentence
-    standins: dict[str, str] = Field(default_factory=dict)  # what stands in for a stack's software, a sentence
+    standins: dict[str, str] = Field(default_factory=dict)  # by stack: what it is, in a sentence
     settings: dict[str, Sha256]  # for each stack: digest of the inventory's settings for its runs
     shared_storage_path: str
     shell: list[str] = Field(min_length=1)
