@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from training.distributed.liveness import PeerMonitor
+from training.metrics.census import take_census
 from training.session import Session
 from training.spec import RunSpec
 from training.util.digest import code_digest
@@ -35,6 +36,7 @@ class Moments:
 
     process_start: float
     imports_done: float
+    joined: float  # the rendezvous was over
     train_start: float
     train_end: float
 
@@ -43,8 +45,14 @@ class Moments:
         """The phases before training, in seconds."""
         return {
             "imports": self.imports_done - self.process_start,
-            "rendezvous": self.train_start - self.imports_done,
+            "rendezvous": self.joined - self.imports_done,
         }
+
+
+def note_census(given: Assignment, rank: int) -> None:
+    """Write `census-<rank>.json`: what was given to this rank's process, and what it runs on."""
+    places = {"code": Path(__file__).parent, "data": given.data, "results": given.out}
+    write_json(given.out / f"census-{rank}.json", take_census(places))
 
 
 def write_rank_file(

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from training.assignment import Assignment, Moments, write_rank_file
+from training.assignment import Assignment, Moments, note_census, write_rank_file
 from training.distributed.collective import gather, join, leave, wait_for_all
 from training.distributed.liveness import PeerMonitor
 from training.errors import Stopped, Yielded
@@ -42,6 +42,8 @@ def run_job(given: Assignment) -> None:
     peers.start(join(session), session)
 
     gpu = start_sampling(session.device, out, session.rank)
+    joined = time.time()
+    note_census(given, session.rank)
     meter = Meter()
     train_start = time.time()
     try:
@@ -51,7 +53,7 @@ def run_job(given: Assignment) -> None:
             raise
         shut_down(session, peers)
         raise Yielded(str(stopped)) from stopped
-    moments = Moments(given.process_start, imports_done, train_start, time.time())
+    moments = Moments(given.process_start, imports_done, joined, train_start, time.time())
     resource_use = meter.stop()
 
     digest = weights_digest(outcome.model.state_dict())

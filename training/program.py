@@ -16,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final
 
-from training.assignment import Assignment, Moments, write_rank_file
+from training.assignment import Assignment, Moments, note_census, write_rank_file
 from training.data.prepared import find_dataset
 from training.distributed.collective import Meeting, meet
 from training.errors import ProgramError, Stopped
@@ -91,6 +91,8 @@ def run_program(given: Assignment) -> None:
             metric=work.data.metric,
         )
     gpu = start_sampling(session.device, out, session.rank)
+    joined = time.time()
+    note_census(given, session.rank)
     train_start = time.time()
     said, train_s = _run(program, out / EVENTS.format(rank=session.rank), meeting, session, peers.status)
     train_end = time.time()
@@ -98,7 +100,7 @@ def run_program(given: Assignment) -> None:
     write_rank_file(
         out,
         session,
-        Moments(given.process_start, imports_done, train_start, train_end),
+        Moments(given.process_start, imports_done, joined, train_start, train_end),
         named | {"other": max(0.0, train_s - sum(named.values()))},
         threads=given.spec.conditions.threads,
         interop_threads=None,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from experiments.analysis.added import Added, added
 from experiments.analysis.between import Asked, asked
+from experiments.analysis.census import LaunchDifferences, between_stacks
 from experiments.analysis.comparisons import StackComparison, TimeSplit, comparisons, time_splits
 from experiments.analysis.decisions import Criterion, Favoured, favoured
 from experiments.analysis.dissertation import Dissertation, dissertation
@@ -36,6 +37,7 @@ class Analysis:
     published: list[PublishedFigure]  # those that the dissertation also has
     references: ReferenceCheck
     resource_use: list[CellUse]
+    launches: LaunchDifferences  # between the stacks
     occasions: list[Occasion]
     unmatched_occasions: int  # those whose cell has no run made alone
     installing: Installing
@@ -65,6 +67,7 @@ def analyse(campaign: Campaign) -> Analysis:
         published=[] if figures.unproven else published_figures(figures, published),
         references=check_references(figures),
         resource_use=resource_use(figures.cells),
+        launches=between_stacks(figures),
         occasions=found_occasions,
         unmatched_occasions=unmatched,
         installing=efforts,

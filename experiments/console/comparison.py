@@ -5,13 +5,17 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from experiments.analysis.census import LaunchDifferences, launch_differences
 from experiments.analysis.compare import Change, Unpaired, comparison
+from experiments.analysis.figures import figures_of
 from experiments.campaign.campaign import Campaign
 from experiments.report.formats import Format, interval, number
 from experiments.report.verdict_words import SCREEN, verdict
 from experiments.util.screen import Screen
+from experiments.util.words import counted
 
 COLUMNS: Final = ("cell", "pairs", "train_s, B over A", "95 % interval", "B is", "")
+LAUNCHES: Final = ("what", "in A", "in B")
 DIFFERENT_TIMES: Final = (
     "A and B ran at different times: whatever else changed on the machines is part of these differences."
 )
@@ -76,6 +80,9 @@ def compare(screen: Screen, first: Campaign, second: Campaign, limits: Limits) -
     screen.line(f"Not the same: {', '.join(differ) or 'nothing'}.")
     screen.table("Train_s of B over A, seed by seed", COLUMNS, [_row(change) for change in found.changes])
     screen.line(DIFFERENT_TIMES)
+    launches = _launches(first, second)
+    for stack, launch in launches.items():
+        _show(screen, stack, launch)
     broken = [(change, limits.broken_by(change)) for change in found.changes]
     for change, faults in broken:
         for fault in faults:
@@ -89,12 +96,52 @@ def compare(screen: Screen, first: Campaign, second: Campaign, limits: Limits) -
         "b": {"matrix": second.file.matrix, "campaign": second.file.name},
         "not_the_same": differ,
         "cells": [_as_json(change, faults) for change, faults in broken],
+        "launches": [
+            {
+                "stack": stack,
+                "group": item.group,
+                "name": item.name,
+                "in_a": item.values["A"],
+                "in_b": item.values["B"],
+            }
+            for stack, launch in launches.items()
+            for item in launch.differing
+        ],
         "without_pairs": [
             {"axes": each.axes, "reason": WITHOUT_PAIRS[each.lacks]} for each in found.unpaired
         ],
     }
     failed = any(faults for _, faults in broken) or (limits.any and bool(found.unpaired))
     return int(failed), content
+
+
+def _launches(first: Campaign, second: Campaign) -> dict[str, LaunchDifferences]:
+    """What the launches of each stack differ in between the campaigns, where both have noted it."""
+    counting = {side: figures_of(campaign).counting for side, campaign in (("A", first), ("B", second))}
+    stacks = dict.fromkeys(record.specification.stack for records in counting.values() for record in records)
+    found = {
+        stack: launch_differences(
+            {
+                side: [record for record in records if record.specification.stack == stack]
+                for side, records in counting.items()
+            }
+        )
+        for stack in stacks
+    }
+    return {stack: each for stack, each in found.items() if each.compared}
+
+
+def _show(screen: Screen, stack: str, found: LaunchDifferences) -> None:
+    """Shows what a stack's launches differ in, or that nothing does."""
+    same = f"the same: {counted(found.same, 'thing')} that its ranks noted"
+    if not found.differing:
+        screen.line(f"Launches on {stack} differ in nothing ({same}).")
+        return
+    rows = [
+        (f"{item.group}: {item.name}", *(" or ".join(item.values[side]) for side in found.sides))
+        for item in found.differing
+    ]
+    screen.table(f"What launches on {stack} differ in ({same})", LAUNCHES, rows)
 
 
 def _as_json(change: Change, faults: list[str]) -> dict[str, Any]:

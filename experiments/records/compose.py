@@ -14,6 +14,7 @@ from experiments.cluster.room import cores_used, differences, spare_cores
 from experiments.records.observation import Observation, Request
 from experiments.records.outputs import (
     BrokenFile,
+    CensusFile,
     DamagedOutput,
     LauncherFile,
     Output,
@@ -54,6 +55,7 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
         for number in _rank_numbers(outputs)
         if (rank := read(RankFile, f"rank-{number}.json")) is not None
     ]
+    censuses = [read(CensusFile, f"census-{rank.rank}.json") for rank in ranks]
     placed = [_node(rank.host, rank.rank, request.environment, launch, launcher) for rank in ranks]
     starts = _starts(request, outputs, launch, launcher, damaged)
     restarted = why_disturbed(starts, resumed_after(outputs)) or (launcher.begun_again if launcher else None)
@@ -120,7 +122,9 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
         weights_digest=result.weights_digest if result else None,
         validation_correct=last.validation_correct if last else None,
         validation_count=result.validation_count if result else None,
-        ranks=[rank.to_record(node) for rank, node in zip(ranks, placed, strict=True)],
+        ranks=[
+            rank.to_record(node, census) for rank, node, census in zip(ranks, placed, censuses, strict=True)
+        ],
         starts=starts,
         launch=launch and launch.model_copy(update={"command": list(map(without_secrets, launch.command))}),
         prepared=prepared,

@@ -31,9 +31,14 @@ class RankFile(Rank):
     times: RankTimes
     phases: dict[str, Seconds]
 
-    def to_record(self, node: str | None) -> Rank:
+    def to_record(self, node: str | None, census: CensusFile | None) -> Rank:
         """What the record keeps of it; `node` is the inventory's name of the node that it ran on."""
-        return Rank(**self.model_dump(include=set(Rank.model_fields)) | {"node": node})
+        own = {"node": node, "census": census.root if census else None}
+        return Rank(**self.model_dump(include=set(Rank.model_fields)) | own)
+
+
+class CensusFile(RootModel[dict[str, dict[str, str]]]):
+    """census-<number>.json: what was given to a rank's process, and what it runs on, by group and name."""
 
 
 class ResultFile(FiniteModel):

@@ -144,6 +144,8 @@ class Rank(FiniteModel):
     steps: int | None
     train_s: Seconds
     weights_digest: str | None
+    # By group and name, what it was given and runs on, just before it trained; None: older records have none.
+    census: dict[str, dict[str, str]] | None = None
 
 
 class Launch(FiniteModel):

@@ -28,6 +28,7 @@ from experiments.report.sections.dissertation import dissertation_table
 from experiments.report.sections.from_texts import from_texts_table
 from experiments.report.sections.hardware import gpus_table, nodes_table, placement_table
 from experiments.report.sections.ladders import ladders_table
+from experiments.report.sections.launch import launch_table
 from experiments.report.sections.methods import TITLE as METHODS
 from experiments.report.sections.methods import methods
 from experiments.report.sections.organisation import organisation_tables
@@ -102,6 +103,7 @@ def report_tables(analysis: Analysis) -> list[Table]:
         resource_use_table(analysis.resource_use),
         phases_table(figures.cells),
         added_table(analysis.added, baseline, doubt_of(figures)),
+        launch_table(analysis.launches),
         quality_table(figures),
         data_sets_table(figures),
         *users_tables(analysis.occasions),

@@ -42,6 +42,14 @@ def replacing(path: Path) -> Iterator[Path]:
         draft.unlink(missing_ok=True)
 
 
+def text_of(path: Path) -> str | None:
+    """The text of a small file, without white space at its ends; None if it is not there or not for us."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+
+
 def append_event(path: Path, event: str, figures: dict[str, Any]) -> None:
     """Append an event to a progress file: one line of JSON, visible to readers when this returns."""
     append_lines(path, [{"event": event, "time": time.time()} | figures])

@@ -26,8 +26,9 @@ def test_what_a_run_leaves_behind(
     spec = run_spec(prepared, data_spec(), epochs=3, evaluate_every_epochs=2)
     out, statuses = run(spec, prepared.path)
     assert statuses == [0]
-    names = ["progress.jsonl", "rank-0.json", "result.json", "starts-0.jsonl", "steps.jsonl"]
+    names = ["census-0.json", "progress.jsonl", "rank-0.json", "result.json", "starts-0.jsonl", "steps.jsonl"]
     assert sorted(path.name for path in out.iterdir()) == [*names, "tensorboard"]
+    assert load(out / "census-0.json")["environment"]["TRAINBED_ENV_DIGEST"] == str(environment)
     assert all(path.stat().st_mode & 0o777 == 0o644 for path in out.iterdir() if path.is_file())
 
     result, rank = load(out / "result.json"), load(out / "rank-0.json")
@@ -41,7 +42,10 @@ def test_what_a_run_leaves_behind(
     assert rank["environment_digest"] == "abc"
     assert rank["OMP_NUM_THREADS"] == "1"
     times = rank["times"]
-    assert times["process_start"] < times["imports_done"] <= times["train_start"] < times["train_end"]
+    moments = [
+        times[name] for name in ("process_start", "imports_done", "joined", "train_start", "train_end")
+    ]
+    assert moments == sorted(moments) and moments[0] < moments[1] and moments[-2] < moments[-1]
     spent = sum(each for phase, each in rank["phases"].items() if phase not in BEFORE_AND_AFTER)
     assert math.isclose(spent, rank["train_s"], rel_tol=1e-12)
     assert math.isclose(rank["train_s"], times["train_end"] - times["train_start"], abs_tol=0.01)

@@ -95,6 +95,30 @@ def test_the_command_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert "There is no campaign in" in capsys.readouterr().err
 
 
+def test_the_command_says_what_launches_differ_in(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def noting(folder: str, **environment: str) -> Any:
+        ranks = record("ddp", 2, 30, 39).model_dump()["ranks"]
+        return made(
+            tmp_path / folder, 1.0, ranks=[rank | {"census": {"environment": environment}} for rank in ranks]
+        )
+
+    first, second = noting("a", LANG="C", HOME="/"), noting("b", LANG="C.UTF-8", HOME="/")
+    folders = [str(first.folder), str(second.folder)]
+    assert main(["compare", *folders]) == 0
+    said = capsys.readouterr().out
+    assert "What launches on ddp differ in (the same: 1 thing that its ranks noted)" in said
+    assert "environment: LANG" in said and "C.UTF-8" in said
+    assert main(["compare", *folders, "--json"]) == 0
+    (only,) = json.loads(capsys.readouterr().out)["launches"]
+    wanted = {"stack": "ddp", "group": "environment", "name": "LANG", "in_a": ["C"], "in_b": ["C.UTF-8"]}
+    assert only == wanted
+    assert main(["compare", folders[0], folders[0]]) == 0
+    assert (
+        "Launches on ddp differ in nothing (the same: 2 things that its ranks noted)."
+        in capsys.readouterr().out
+    )
+
+
 def test_the_command_can_be_a_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = made(tmp_path / "a", 1.0), made(tmp_path / "b", 1.1, weights_digest="f" * 64)
     folders = [str(first.folder), str(second.folder)]
@@ -110,9 +134,11 @@ def test_the_command_can_be_a_gate(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["compare", *folders, "--json", "--max-slower", "5"]) == 1
     printed = capsys.readouterr()
     content = json.loads(printed.out)
-    assert documented("compare") - fields(content) == {
-        f"without_pairs[].{name}" for name in ("axes", "reason")
-    }
+    of_launches = {f"launches[].{name}" for name in ("stack", "group", "name", "in_a", "in_b")}
+    assert (
+        documented("compare") - fields(content)
+        == {f"without_pairs[].{name}" for name in ("axes", "reason")} | of_launches
+    )
     assert fields(content) <= documented("compare")
     (cell,) = content["cells"]
     assert cell["axes"] == {"stack": "ddp", "workers": 2, "epochs": 2}

@@ -1,0 +1,116 @@
+"""The launch census: what it notes is what the process was given; secrets are masked."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from training.metrics.census import Census, machine, process, take_census
+
+ASK = """
+import json, sys
+from pathlib import Path
+from training.metrics.census import take_census
+print(json.dumps(take_census({"data": Path(sys.argv[1])})))
+"""
+
+
+def census_of(folder: Path, *before: str, **variables: str) -> Census:
+    """The census of a new process that is started by the words of `before`, with further variables."""
+    done = subprocess.run(
+        [*before, sys.executable, "-c", ASK, str(folder)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: Census = json.loads(done.stdout)
+    return found
+
+
+def test_what_a_launch_changes_is_all_that_differs(tmp_path: Path) -> None:
+    plain = census_of(tmp_path, OMP_NUM_THREADS="1")
+    changed = census_of(
+        tmp_path, "nice", "-n", "5", "prlimit", "--core=4096:4096", SAID="it", OMP_NUM_THREADS="2"
+    )
+    differ = {
+        (group, name): (plain[group].get(name), changed[group].get(name))
+        for group in plain
+        for name in plain[group] | changed[group]
+        if plain[group].get(name) != changed[group].get(name)
+    }
+    assert differ.pop(("environment", "SAID")) == (None, "it")
+    assert differ.pop(("environment", "OMP_NUM_THREADS")) == ("1", "2")
+    assert differ.pop(("process", "niceness")) == ("0", "5")
+    assert differ.pop(("limits", "core"))[1] == "4096"
+    if len(os.sched_getaffinity(0)) > 1:  # torch takes no more threads than there are cores
+        assert differ.pop(("arithmetic", "threads")) == ("1", "2")
+    assert set(differ) <= {("process", "autogroup"), ("environment", "_")}, differ
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("HF_TOKEN", "hf_abc", "***"),
+        ("SPARK_AUTH_SECRET", "abc", "***"),
+        ("AWS_ACCESS_KEY_ID", "abc", "***"),
+        ("DET_SESSION_TOKEN", "abc", "***"),
+        ("PGPASSWORD", "abc", "***"),
+        ("PROXY", "http://me:abc@proxy:3128", "http://***@proxy:3128"),
+        ("TOKENIZERS_PARALLELISM", "false", "false"),
+        ("KEYBOARD", "de", "de"),
+    ],
+)
+def test_what_may_be_a_secret_is_masked(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, shown: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    assert process.environment()[name] == shown
+
+
+def test_it_says_of_this_process_what_the_system_says(tmp_path: Path) -> None:
+    found = take_census({"data": tmp_path, "nowhere": tmp_path / "nowhere"})
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert found["limits"]["nofile"] == (str(soft) if soft == hard else f"{soft}, at most {hard}")
+    assert found["kernel"]["version"] == os.uname().release
+    parent = Path(f"/proc/{os.getppid()}/comm").read_text(encoding="utf-8").strip()
+    assert found["process"]["started by"].split(" < ")[0] == parent
+    of_tmp = subprocess.run(
+        ["findmnt", "--noheadings", "--output", "FSTYPE", "--target", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert found["mounts"]["data"].split()[0] == of_tmp[-1]
+    assert found["mounts"]["nowhere"] == found["mounts"]["data"]
+    import torch
+
+    assert found["arithmetic"]["torch"] == torch.__version__
+    assert found["packages"]["torch"] == torch.__version__
+    assert found["packages"]["pytest"] == pytest.__version__
+    assert "libc" in found["shared libraries"] and "libtorch_cpu" not in found["shared libraries"]
+
+
+def test_limits_of_a_cgroup_and_of_those_above_it_are_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self" / "cgroup").write_text("0::/slice/run\n")
+    above, own = tmp_path / "fs" / "cgroup" / "slice", tmp_path / "fs" / "cgroup" / "slice" / "run"
+    own.mkdir(parents=True)
+    (above / "cpu.max").write_text("50000 100000\n")
+    (own / "cpu.max").write_text("max 100000\n")
+    (own / "memory.max").write_text("1073741824\n")
+    monkeypatch.setattr(machine, "PROC", tmp_path)
+    monkeypatch.setattr(machine, "SYS", tmp_path)
+    assert machine.cgroup() == {
+        "path": "/slice/run",
+        "cpu.max of /slice": "50000 100000",
+        "memory.max of /slice/run": "1073741824",
+    }
