@@ -34,7 +34,7 @@ def run_job(given: Assignment) -> None:
     imports_done = time.time()
     spec, out, peers = given.spec, given.out, given.peers
     set_arithmetic(spec)
-    keeps_memory = keep_freed_memory()
+    keeps_memory = spec.conditions.allocator == "tuned" and keep_freed_memory()
     session = given.begin()
     device = spec.conditions.device
     phases = Phases(clock_for(device), SAMPLE_EVERY[device])

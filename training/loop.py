@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
@@ -170,6 +171,7 @@ def train_epoch(training: Training, epoch: int, status: RankStatus, started: flo
             training.loss_sum += loss * weight * (len(batch) / session.world_size)
             training.end_step()
             recorder.step(epoch, step, loss, training.last_learning_rate, len(batch))
+            print_lines(training.workload.conditions.printed_lines, epoch, step)
             if work.checkpoint_every_steps and training.steps % work.checkpoint_every_steps == 0:
                 recorder.write()  # raises if training has diverged, which is not worth keeping
                 training.seconds = time.perf_counter() - started
@@ -181,6 +183,12 @@ def train_epoch(training: Training, epoch: int, status: RankStatus, started: flo
     if mean != mean:
         raise DivergedError(f"The training loss of epoch {epoch} is not a number on one of the ranks.")
     return {"train_loss": mean, "lr": training.last_learning_rate}
+
+
+def print_lines(number: int, epoch: int, step: int) -> None:
+    """Print so many lines about a step, as scripts do; its launcher takes them to wherever it keeps logs."""
+    for line in range(1, number + 1):
+        sys.stdout.write(f"epoch {epoch}, step {step}: line {line} of {number}\n")
 
 
 def micro_batches(training: Training, global_batch: torch.Tensor) -> Sequence[torch.Tensor]:

@@ -192,7 +192,11 @@ WORK_OF_THE_LOOP: Final = (
 
 CONDITIONS_OF_THE_LOOP: Final = (
     "tokenizing",
+    "fast_tokenizer",
+    "tokenizer_threads",
+    "allocator",
     "reporting",
+    "printed_lines",
     "loader_workers",
     "save",
     "metrics",
@@ -208,7 +212,11 @@ class Conditions(Settings):
 
     LATER: ClassVar[dict[str, Any]] = {
         "tokenizing": "before",
+        "fast_tokenizer": True,
+        "tokenizer_threads": "one",
+        "allocator": "tuned",
         "reporting": "epoch",
+        "printed_lines": 0,
         "runtime": "stack",
         "launcher": "stack",
         "rank_environment": {},
@@ -229,8 +237,16 @@ class Conditions(Settings):
     deterministic: bool = True  # False: torch may take faster algorithms whose last bits differ by chance
     # in_loop: for each batch; in_run: once, by the stack itself, before its ranks start. All give equal ids.
     tokenizing: Literal["before", "in_loop", "in_run"] = "before"
+    fast_tokenizer: bool = (
+        True  # False: transformers' tokenizer in Python, where texts become ids in the loop
+    )
+    # Of the fast one in the loop; all: as many as the process has cores, as in code that does not limit them.
+    tokenizer_threads: Literal["one", "all"] = "one"
+    # Of the C library: tuned keeps freed memory for the next step, stock is as people find it.
+    allocator: Literal["tuned", "stock"] = "tuned"
     # What the session is told: steps about once a second and the rest once an epoch, or each step at once.
     reporting: Literal["epoch", "step"] = "epoch"
+    printed_lines: int = Field(default=0, ge=0, le=10_000)  # that every rank prints in every step
     runtime: Literal["stack", "native"] = "stack"  # the stack's own way, or processes on the host
     launcher: Literal["stack", "none"] = "stack"  # the stack's own, or ranks started directly
     # Processes of torch's DataLoader that make each rank's batches; 0 = a DataLoader without any, None = no
@@ -247,6 +263,18 @@ class Conditions(Settings):
     # Steps that torch's profiler records on every rank, which takes time: the run counts as disturbed.
     trace: Trace | None = None
     rank_environment: RankEnvironment = Field(default_factory=dict)  # further variables of every rank
+
+    @model_validator(mode="after")
+    def _of_the_tokenizer(self) -> Conditions:
+        for name, usual in (("fast_tokenizer", True), ("tokenizer_threads", "one")):
+            if getattr(self, name) != usual and self.tokenizing != "in_loop":
+                raise ValueError(
+                    f"{name} is of tokenizing: in_loop, and this is tokenizing: {self.tokenizing}; set that, "
+                    "or leave it out"
+                )
+        if self.tokenizer_threads == "all" and not self.fast_tokenizer:
+            raise ValueError("tokenizer_threads: all is of the fast tokenizer; the slow one has no threads")
+        return self
 
 
 class RunSpec(Settings):

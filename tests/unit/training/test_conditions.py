@@ -9,9 +9,11 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from tests.unit.training.training_helpers import (
     Datasets,
@@ -23,9 +25,12 @@ from tests.unit.training.training_helpers import (
     run_spec,
 )
 from training.errors import DataError
-from training.spec import Conditions
+from training.loop import print_lines
+from training.spec import Conditions, RunSpec
 from training.workloads.text_classification.settings import Data
+from training.workloads.text_classification.slow import slow_encoder
 from training.workloads.text_classification.splits import find_splits
+from training.workloads.text_classification.untokenised import Tokenizing
 
 ROOT = Path(__file__).parents[3]
 REAL = Data(train=60, validation=20, seed=1, max_length=64, vocabulary=4000)
@@ -43,6 +48,9 @@ def test_every_condition_gives_the_same_weights_on_real_reviews(
         ("in_loop", Conditions(tokenizing="in_loop")),
         ("step", Conditions(reporting="step")),
         ("both", Conditions(tokenizing="in_loop", reporting="step")),
+        ("slow", Conditions(tokenizing="in_loop", fast_tokenizer=False)),
+        ("threads", Conditions(tokenizing="in_loop", tokenizer_threads="all")),
+        ("stock", Conditions(allocator="stock", printed_lines=3)),
     ):
         out, statuses = run(usual.model_copy(update={"conditions": conditions}), prepared.path)
         assert statuses == [0] * workers
@@ -123,16 +131,25 @@ def test_determineds_master_is_told_at_every_step(
     assert len(set(digests)) == 1
 
 
-def test_texts_become_the_same_ids_without_the_tokenizers_threads(
-    reviews_wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("how", "threads"),
+    [
+        (Tokenizing(), "false"),
+        (Tokenizing(all_threads=True), "true"),
+        (Tokenizing(fast=False), "false"),
+    ],
+    ids=["fast", "all threads", "slow"],
+)
+def test_texts_become_the_same_ids_in_every_way(
+    reviews_wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Tokenizing, threads: str
 ) -> None:
     import torch
 
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "true")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "to be replaced")
     prepared = prepare_texts(REAL, reviews_wheel, tmp_path)
     before = find_splits(prepared.path, prepared.digest)
-    in_loop = find_splits(prepared.path, prepared.digest, in_loop=True)
-    assert os.environ["TOKENIZERS_PARALLELISM"] == "false"
+    in_loop = find_splits(prepared.path, prepared.digest, in_loop=how)
+    assert os.environ["TOKENIZERS_PARALLELISM"] == threads
     assert in_loop["train"].untokenised is not None and before["train"].untokenised is None
     for name, split in before.items():
         other = in_loop[name]
@@ -144,6 +161,47 @@ def test_texts_become_the_same_ids_without_the_tokenizers_threads(
     found = in_loop["train"].untokenised.tokens(np.array([3]))
     ids, mask = found["input_ids"], found["attention_mask"]
     assert (ids.shape, mask.shape, str(ids.dtype), str(mask.dtype)) == ((1, 64), (1, 64), "int32", "int8")
+
+
+def test_another_tokenizer_than_berts_has_no_slow_one(tmp_path: Path) -> None:
+    from tokenizers import Tokenizer, models
+
+    file = tmp_path / "tokenizer.json"
+    Tokenizer(models.BPE()).save(str(file))
+    with pytest.raises(DataError, match=r"takes BERT's tokenizer, and .* is another one \(BPE, None, None\)"):
+        slow_encoder(file)
+
+
+@pytest.mark.parametrize("conditions", [{"fast_tokenizer": False}, {"tokenizer_threads": "all"}])
+def test_settings_of_the_tokenizer_are_refused_where_it_does_not_run(
+    datasets: Datasets, conditions: dict[str, Any]
+) -> None:
+    spec = run_spec(datasets(data_spec()), data_spec()).model_dump()
+    with pytest.raises(ValidationError, match=r"is of tokenizing: in_loop, and this is tokenizing: before"):
+        RunSpec.model_validate(spec | {"conditions": conditions})
+    both = {"tokenizing": "in_loop", "fast_tokenizer": False, "tokenizer_threads": "all"}
+    with pytest.raises(ValidationError, match="the slow one has no threads"):
+        RunSpec.model_validate(spec | {"conditions": both})
+
+
+def test_so_many_lines_are_printed_in_every_step(capsys: pytest.CaptureFixture[str]) -> None:
+    print_lines(2, 1, 7)
+    assert capsys.readouterr().out.splitlines() == [
+        "epoch 1, step 7: line 1 of 2",
+        "epoch 1, step 7: line 2 of 2",
+    ]
+    print_lines(0, 1, 8)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(("allocator", "keeps"), [("tuned", True), ("stock", False)])
+def test_the_allocator_is_left_alone_on_request(
+    run: Run, datasets: Datasets, allocator: Literal["tuned", "stock"], keeps: bool
+) -> None:
+    prepared = datasets(data_spec())
+    spec = run_spec(prepared, data_spec()).model_copy(update={"conditions": Conditions(allocator=allocator)})
+    out, statuses = run(spec, prepared.path)
+    assert statuses == [0] and load(out / "rank-0.json")["keeps_freed_memory"] is keeps
 
 
 def test_a_data_set_without_texts_loads_as_before_and_says_what_it_lacks(
@@ -158,7 +216,7 @@ def test_a_data_set_without_texts_loads_as_before_and_says_what_it_lacks(
     (old / "dataset.json").write_text(json.dumps(about), encoding="utf-8")
     assert len(find_splits(old, prepared.digest)["train"]) == 37
     with pytest.raises(DataError, match=r"has no texts \(train.texts.arrow, .*prepare it again"):
-        find_splits(old, prepared.digest, in_loop=True)
+        find_splits(old, prepared.digest, in_loop=Tokenizing())
 
 
 def test_damaged_texts_are_noticed_where_they_are_used(datasets: Datasets, tmp_path: Path) -> None:
@@ -168,4 +226,4 @@ def test_damaged_texts_are_noticed_where_they_are_used(datasets: Datasets, tmp_p
         file.write(b"x")
     assert len(find_splits(copy, prepared.digest)["train"]) == 37
     with pytest.raises(DataError, match=r"damaged \(train.texts.arrow\)"):
-        find_splits(copy, prepared.digest, in_loop=True)
+        find_splits(copy, prepared.digest, in_loop=Tokenizing())

@@ -32,6 +32,7 @@ from training.workloads.text_classification.splits import (
     split_batch,
     write_split,
 )
+from training.workloads.text_classification.untokenised import Tokenizing
 
 TOKENS: Final = "tokens"  # folder in the run's own
 NOTE: Final = "prepared.json"
@@ -60,7 +61,7 @@ def tokenise_rows(
     Raises:
         DataError: the data set on this node is not the one with `digest`, is damaged, or has no texts.
     """
-    splits = find_splits(Path(data), digest, in_loop=True)
+    splits = find_splits(Path(data), digest, in_loop=Tokenizing())
     # Opening it switched off the tokenizer's threads. Both variables are read at its first call.
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if threads > 1 else "false"
     os.environ["RAYON_NUM_THREADS"] = str(threads)

@@ -15,7 +15,7 @@ import pyarrow as pa
 from training.data.prepared import Dataset, Rows, column, find_dataset, read_batches, write_rows
 from training.errors import DataError
 from training.workloads.text_classification.settings import Data
-from training.workloads.text_classification.untokenised import Tokens, Untokenised
+from training.workloads.text_classification.untokenised import Tokenizing, Tokens, Untokenised
 
 TEXTS: Final = "{split}.texts.arrow"  # what a split's ids were made from
 TOKENIZER: Final = "tokenizer.json"
@@ -53,12 +53,14 @@ class Split:
         return {name: column.take(rows) for name, column in self.columns.items()}
 
 
-def open_splits(dataset: Dataset, *, in_loop: bool = False, tokens: Path | None = None) -> dict[str, Split]:
+def open_splits(
+    dataset: Dataset, *, in_loop: Tokenizing | None = None, tokens: Path | None = None
+) -> dict[str, Split]:
     """The splits of a prepared data set, by name.
 
     Args:
         dataset: prepared from texts.
-        in_loop: its texts become ids when a batch is taken; otherwise they are not read.
+        in_loop: how its texts become ids when a batch is taken; None = they are not read.
         tokens: folder of the tokens to read instead of the prepared ones.
 
     Raises:
@@ -77,11 +79,11 @@ def open_splits(dataset: Dataset, *, in_loop: bool = False, tokens: Path | None 
     dataset.check(untouched)
     splits = {name: open_split(tokens or path, name) for name in names}
     if in_loop:
-        splits = {name: _with_texts(path, name, split) for name, split in splits.items()}
+        splits = {name: _with_texts(path, name, split, in_loop) for name, split in splits.items()}
     return splits
 
 
-def find_splits(path: Path, digest: str, *, in_loop: bool = False) -> dict[str, Split]:
+def find_splits(path: Path, digest: str, *, in_loop: Tokenizing | None = None) -> dict[str, Split]:
     """The splits of the prepared data set in `path` (errors: `find_dataset` and `open_splits`)."""
     return open_splits(find_dataset(path, digest), in_loop=in_loop)
 
@@ -146,7 +148,7 @@ def write_split(path: Path, batches: Iterator[pa.RecordBatch], length: int) -> N
     write_rows(path, first.schema, chain([first], batches), length)
 
 
-def _with_texts(path: Path, name: str, split: Split) -> Split:
+def _with_texts(path: Path, name: str, split: Split, how: Tokenizing) -> Split:
     """A split whose ids are made from its texts, batch by batch."""
-    texts = Untokenised.open(path / TEXTS.format(split=name), path / TOKENIZER)
+    texts = Untokenised.open(path / TEXTS.format(split=name), path / TOKENIZER, how)
     return replace(split, untokenised=texts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,18 @@ import pyarrow as pa
 from tokenizers import Tokenizer
 
 from training.data.prepared import read_batches
+from training.workloads.text_classification.slow import slow_encoder
 
 Tokens = dict[str, npt.NDArray[Any]]
 """What a model takes of each sample, by name: int32 `input_ids`, and int8 `attention_mask` and the like."""
+
+
+@dataclass(frozen=True)
+class Tokenizing:
+    """How texts become ids; all ways give the same ids."""
+
+    fast: bool = True  # the tokenizer in Rust, or transformers' in Python
+    all_threads: bool = False  # the fast one may use every core that the process may use
 
 
 @dataclass(frozen=True)
@@ -23,23 +33,37 @@ class Untokenised:
     """The texts of one split, memory-mapped, and the data set's own tokenizer."""
 
     texts: Any  # pyarrow.LargeStringArray, or chunks of it
-    tokenizer: Tokenizer
+    encode: Callable[[list[str]], Tokens]
 
     @classmethod
-    def open(cls, texts: Path, tokenizer: Path) -> Untokenised:
-        """The texts and the tokenizer that `prepare` wrote into these files."""
-        # The tokenizer's own threads would take cores from others, and Python's forked data loaders switch
-        # them off in the same way. The variable is read at every call.
-        os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    def open(cls, texts: Path, tokenizer: Path, how: Tokenizing) -> Untokenised:
+        """The texts and the tokenizer that `prepare` wrote into these files.
+
+        Raises:
+            DataError: there is no slow tokenizer that does what this one does.
+        """
+        # By default without threads: they would take cores from others, and Python's forked data loaders
+        # switch them off in the same way. The variable is read at every call.
+        os.environ["TOKENIZERS_PARALLELISM"] = "true" if how.all_threads else "false"
         columns = [batch.column("text") for batch in read_batches(texts)]
         found = columns[0] if len(columns) == 1 else pa.chunked_array(columns)
-        return cls(found, Tokenizer.from_file(str(tokenizer)))
+        return cls(found, fast_encoder(tokenizer) if how.fast else slow_encoder(tokenizer))
 
     def tokens(self, rows: npt.NDArray[np.int64]) -> Tokens:
         """Ids and attention masks, both [samples, max_length], of the samples with the numbers `rows`."""
-        encodings = self.tokenizer.encode_batch([self.texts[int(row)].as_py() for row in rows])
+        return self.encode([self.texts[int(row)].as_py() for row in rows])
+
+
+def fast_encoder(file: Path) -> Callable[[list[str]], Tokens]:
+    """What a tokenizer's file says, in Rust: texts to ids and masks, both [texts, max_length]."""
+    tokenizer = Tokenizer.from_file(str(file))
+
+    def encode(texts: list[str]) -> Tokens:
+        encodings = tokenizer.encode_batch(texts)
         mask = np.array([encoding.attention_mask for encoding in encodings], dtype=np.int8)
         return {
             "input_ids": np.array([encoding.ids for encoding in encodings], dtype=np.int32),
             "attention_mask": mask,
         }
+
+    return encode

@@ -19,6 +19,7 @@ from training.workloads.text_classification.model import build_model
 from training.workloads.text_classification.problems import problem_of
 from training.workloads.text_classification.settings import Data, Model
 from training.workloads.text_classification.splits import ENCODER, TOKENIZER, open_splits
+from training.workloads.text_classification.untokenised import Tokenizing
 
 
 class TextClassification(Workload):
@@ -33,7 +34,9 @@ class TextClassification(Workload):
         self.SUMS = self._problem.SUMS
         how = conditions.tokenizing
         tokens = find_tokens(run) if how == "in_run" else None
-        self._splits = open_splits(dataset, in_loop=how == "in_loop", tokens=tokens)
+        threads = conditions.tokenizer_threads
+        in_loop = Tokenizing(conditions.fast_tokenizer, threads == "all") if how == "in_loop" else None
+        self._splits = open_splits(dataset, in_loop=in_loop, tokens=tokens)
 
     def build_model(self) -> torch.nn.Module:
         built = build_model(self._model, self._data, self.dataset)
