@@ -26,6 +26,8 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 def evaluate(training: Training, split: str, epoch: int, *, keep: bool) -> dict[str, Any]:
     """The metrics over a split: each sample counted exactly once, whatever the world size.
 
+    Each rank evaluates its share, or all of it if the conditions say so; the figures are then the rank's own.
+
     Args:
         training: as it is now.
         split: validation or test; the metrics' names begin with it.
@@ -41,7 +43,9 @@ def evaluate(training: Training, split: str, epoch: int, *, keep: bool) -> dict[
     model.eval()
     # The workload's sums, and the number of samples.
     sums = torch.zeros(len(workload.SUMS) + 1, dtype=torch.float64, device=session.device)
-    share = rank_share(torch.arange(samples), session.rank, session.world_size)
+    alone = workload.conditions.evaluation == "replicated"
+    whole = torch.arange(samples)
+    share = whole if alone else rank_share(whole, session.rank, session.world_size)
     size = -(-training.work.batch_per_worker // training.work.gradient_accumulation)
     parts = [chosen for chosen in torch.split(share, size) if len(chosen)]  # none if there are more ranks
     mine = []
@@ -50,9 +54,9 @@ def evaluate(training: Training, split: str, epoch: int, *, keep: bool) -> dict[
             predictions = workload.predict(model, to_device(batch, session.device))
             sums[:-1] += workload.score(predictions)
             sums[-1] += len(chosen)
-            if gathers:
+            if gathers and (session.rank == 0 or not alone):
                 mine.append(_arrays(predictions))
-    *totals, count = sum_over_ranks(session, sums).tolist()
+    *totals, count = (sums if alone else sum_over_ranks(session, sums)).tolist()
     if count != samples:
         raise RuntimeError(f"The ranks evaluated {count:.0f} samples together, but there are {samples}.")
     metrics = workload.metrics(dict(zip(workload.SUMS, totals, strict=True)), samples) | {"count": samples}

@@ -197,6 +197,7 @@ CONDITIONS_OF_THE_LOOP: Final = (
     "allocator",
     "reporting",
     "printed_lines",
+    "evaluation",
     "loader_workers",
     "save",
     "metrics",
@@ -217,6 +218,7 @@ class Conditions(Settings):
         "allocator": "tuned",
         "reporting": "epoch",
         "printed_lines": 0,
+        "evaluation": "sharded",
         "runtime": "stack",
         "launcher": "stack",
         "rank_environment": {},
@@ -247,6 +249,8 @@ class Conditions(Settings):
     # What the session is told: steps about once a second and the rest once an epoch, or each step at once.
     reporting: Literal["epoch", "step"] = "epoch"
     printed_lines: int = Field(default=0, ge=0, le=10_000)  # that every rank prints in every step
+    # sharded: each rank evaluates its share; replicated: each evaluates everything, as scripts often do.
+    evaluation: Literal["sharded", "replicated"] = "sharded"
     runtime: Literal["stack", "native"] = "stack"  # the stack's own way, or processes on the host
     launcher: Literal["stack", "none"] = "stack"  # the stack's own, or ranks started directly
     # Processes of torch's DataLoader that make each rank's batches; 0 = a DataLoader without any, None = no

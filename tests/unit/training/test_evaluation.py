@@ -5,21 +5,26 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from pyarrow import parquet
 from pydantic import ValidationError
 from sklearn.metrics import f1_score, roc_auc_score
 
 from experiments.records.record import Epoch
 from tests.unit.training.training_helpers import Run, events, load, run_on
+from training import evaluation
 from training.data.prepare import Place, Prepared, prepare
 from training.errors import DataError
+from training.evaluation import evaluate
 from training.metrics.of_predictions import of_classes, of_label_sets, of_numbers
 from training.registry import Outside, register
-from training.spec import DataSpec, RunSpec
+from training.spec import Conditions, DataSpec, RunSpec
+from training.workload import Batch
 
 POINTS = Path(__file__).parent / "workloads" / "points"
 DATA = {"train": 60, "validation": 23, "test": 14, "seed": 4}
@@ -95,6 +100,58 @@ def _truth(prepared: Prepared, split: str) -> list[int]:
 
     found: list[int] = read_arrow(prepared.path / f"{split}.arrow").column("inside").to_pylist()
     return found
+
+
+def test_ranks_that_each_evaluate_everything_find_the_same(
+    asked: DataSpec, prepared: Prepared, run: Run
+) -> None:
+    plain, found = run_on(asked, prepared, **WORK), {}
+    for how in ("sharded", "replicated"):
+        out, statuses = run(under(plain, ASKED | {"evaluation": how}), prepared.path)
+        assert statuses == [0, 0]
+        kept = [parquet.read_table(out / f"predictions-{split}.parquet") for split in ("validation", "test")]
+        found[how] = (load(out / "result.json"), kept)
+    (ours, our_predictions), (theirs, their_predictions) = found["sharded"], found["replicated"]
+    assert ours["weights_digest"] == theirs["weights_digest"]
+    for mine, other in zip(ours["epochs"], theirs["epochs"], strict=True):
+        figures = {name: each for name, each in mine.items() if name.startswith(("validation_", "test_"))}
+        assert {name: other[name] for name in figures} == pytest.approx(figures)
+    for mine, other in zip(our_predictions, their_predictions, strict=True):
+        assert mine.column("inside").to_pylist() == other.column("inside").to_pylist()
+        answers, others = (np.array(table.column("answers").to_pylist()) for table in (mine, other))
+        assert np.allclose(answers, others)
+
+
+@pytest.mark.parametrize(("how", "own"), [("sharded", [6, 7, 8, 9, 10]), ("replicated", list(range(11)))])
+def test_a_rank_evaluates_its_share_or_everything(
+    monkeypatch: pytest.MonkeyPatch, how: str, own: list[int]
+) -> None:
+    fed: list[int] = []
+
+    def feed(requests: Iterator[tuple[str, list[int], int]]) -> Iterator[Batch]:
+        for _, chosen, _ in requests:
+            fed.extend(chosen)
+            yield {"number": torch.tensor(chosen)}
+
+    workload = SimpleNamespace(
+        SUMS=("total",),
+        conditions=Conditions(evaluation=how),  # type: ignore[arg-type]
+        predict=lambda _, batch: batch,
+        score=lambda predictions: predictions["number"].sum()[None].double(),
+        metrics=lambda sums, samples: {"mean": sums["total"] / samples},
+    )
+    work = SimpleNamespace(
+        data=SimpleNamespace(splits={"validation": 11}), batch_per_worker=4, gradient_accumulation=1
+    )
+    session = SimpleNamespace(rank=1, world_size=2, device=torch.device("cpu"))
+    training: Any = SimpleNamespace(
+        session=session, workload=workload, model=torch.nn.Identity(), work=work, feed=feed
+    )
+    others = torch.tensor([sum(range(6)), 6.0], dtype=torch.float64)  # of rank 0
+    monkeypatch.setattr(evaluation, "sum_over_ranks", lambda _, sums: sums + others)
+    found = evaluate(training, "validation", 1, keep=False)
+    assert fed == own
+    assert found == {"validation_mean": 5.0, "validation_count": 11}
 
 
 def test_a_metric_that_a_workload_does_not_have_is_refused(asked: DataSpec, prepared: Prepared) -> None:
