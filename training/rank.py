@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from training.bits import pin_kernels
 from training.errors import (
     LaunchError,
     PeerError,
@@ -110,6 +111,7 @@ def run_rank(
         spec = read_spec(RunSpec, spec_file)
         check_threads(spec.conditions.threads)
         check_environment(spec.conditions.rank_environment)
+        pin_kernels(spec.conditions.bits)
         if spec.work.keeps_checkpoints or spec.work.data.has_own_loop:
             stop.grace = STOP_GRACE_TO_KEEP
         # Not earlier, so that a torch that can't be imported leaves an error file, too.

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from training.bits import Bits
 from training.rank_environment import RankEnvironment
 from training.registry import DEFAULT, NAME, UnknownData, UnknownModel, settings_of
 from training.settings import AnyData, AnyModel, NotNegative, Settings, Sha256
@@ -212,6 +213,7 @@ class Conditions(Settings):
     """What affects how long a work takes, and must be the same on every stack for times to be comparable."""
 
     LATER: ClassVar[dict[str, Any]] = {
+        "bits": "machine",
         "tokenizing": "before",
         "fast_tokenizer": True,
         "tokenizer_threads": "one",
@@ -237,6 +239,7 @@ class Conditions(Settings):
     device: Literal["cpu", "cuda"] = "cpu"
     compile: Literal[False] = False
     deterministic: bool = True  # False: torch may take faster algorithms whose last bits differ by chance
+    bits: Bits = "machine"  # portable: kernels that end with the same bits on processors of every vendor
     # in_loop: for each batch; in_run: once, by the stack itself, before its ranks start. All give equal ids.
     tokenizing: Literal["before", "in_loop", "in_run"] = "before"
     fast_tokenizer: bool = (
@@ -269,7 +272,9 @@ class Conditions(Settings):
     rank_environment: RankEnvironment = Field(default_factory=dict)  # further variables of every rank
 
     @model_validator(mode="after")
-    def _of_the_tokenizer(self) -> Conditions:
+    def _belongs_together(self) -> Conditions:
+        if self.bits == "portable" and self.device != "cpu":
+            raise ValueError("bits: portable is of processors, and the device is cuda; leave it out")
         for name, usual in (("fast_tokenizer", True), ("tokenizer_threads", "one")):
             if getattr(self, name) != usual and self.tokenizing != "in_loop":
                 raise ValueError(

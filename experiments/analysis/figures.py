@@ -127,7 +127,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class SameWork:
-    """One work that more than one stack has done with equal threads (their number changes the last bits)."""
+    """One work that more than one stack has done with equal threads, device and kernels.
+
+    All three change the last bits.
+    """
 
     workers: int
     epochs: int
@@ -376,10 +379,10 @@ def _is_deterministic(record: Record) -> bool:
 
 def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int]:
     """Works that more than one stack has done, and the number of those that only one has."""
-    works: dict[tuple[str, int, str], list[Record]] = {}
+    works: dict[tuple[str, int, str, str], list[Record]] = {}
     for record in records:
-        conditions = record.specification.conditions
-        works.setdefault((record.work_digest, conditions.threads, conditions.device), []).append(record)
+        given = record.specification.conditions
+        works.setdefault((record.work_digest, given.threads, given.device, given.bits), []).append(record)
     compared, of_one_stack = [], 0
     for found in works.values():
         digests: dict[str, list[str]] = {}

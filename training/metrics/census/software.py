@@ -14,6 +14,7 @@ from training.util.files import text_of
 
 #: Results of `mkl_cbwr_get_auto_branch`: the path that MKL takes on this processor (mkl_types.h).
 MKL_BRANCHES: Final = {
+    1: "not fixed",
     3: "COMPATIBLE",
     4: "SSE2",
     6: "SSSE3",

@@ -1,0 +1,75 @@
+"""Kernels are pinned before torch is loaded, or the run says why they can't be."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from tests.unit.training.training_helpers import Datasets, data_spec, load, run_spec
+from training import bits
+from training.bits import PORTABLE, pin_kernels
+from training.errors import LaunchError
+from training.spec import Conditions
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in PORTABLE:
+        monkeypatch.delenv(name, raising=False)
+
+
+def alone(conditions: Conditions, datasets: Datasets, out: Path) -> dict[str, dict[str, str]]:
+    """The census of a run in a process of its own: forked ones would have this one's torch."""
+    prepared = datasets(data_spec())
+    spec = run_spec(prepared, data_spec()).model_copy(update={"conditions": conditions})
+    file = out.with_suffix(".json")
+    file.write_text(spec.model_dump_json(), encoding="utf-8")
+    command = [sys.executable, "-m", "training", "run", "--spec", str(file), "--data", str(prepared.path)]
+    subprocess.run([*command, "--out", str(out)], cwd=ROOT, check=True)
+    found: dict[str, dict[str, str]] = load(out / "census-0.json")
+    return found
+
+
+def test_a_portable_run_has_the_kernels_that_it_asks_for(datasets: Datasets, tmp_path: Path) -> None:
+    census = alone(Conditions(bits="portable"), datasets, tmp_path / "portable")
+    assert census["arithmetic"]["branch of MKL"] == "COMPATIBLE"
+    assert census["arithmetic"]["instructions of torch"] == "AVX2"
+    assert census["environment"]["ONEDNN_MAX_CPU_ISA"] == "AVX2"
+    usual = alone(Conditions(), datasets, tmp_path / "usual")
+    assert not PORTABLE.keys() & usual["environment"].keys()
+    assert usual["arithmetic"]["branch of MKL"] != "COMPATIBLE"
+
+
+def test_a_rank_that_has_loaded_torch_already_says_so() -> None:
+    code = "import torch; from training.bits import pin_kernels; pin_kernels('portable')"
+    command = [sys.executable, "-c", code]
+    late = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert late.returncode == 1 and "bits: portable came too late: torch was loaded before" in late.stderr
+    given = subprocess.run(
+        command, cwd=ROOT, env=os.environ | PORTABLE, capture_output=True, text=True, check=False
+    )
+    assert given.returncode == 0, given.stderr
+
+
+def test_a_processor_without_these_kernels_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cpuinfo = tmp_path / "cpuinfo"
+    cpuinfo.write_text("processor: 0\nFeatures: fp asimd sve\n")
+    monkeypatch.setattr(bits, "CPUINFO", cpuinfo)
+    pin_kernels("machine")
+    with pytest.raises(LaunchError, match=r"needs an x86-64 processor with AVX2, and .* has none"):
+        pin_kernels("portable")
+    assert not PORTABLE.keys() & os.environ.keys()
+
+
+def test_it_is_refused_on_gpus() -> None:
+    with pytest.raises(ValidationError, match="is of processors, and the device is cuda"):
+        Conditions(bits="portable", device="cuda")
