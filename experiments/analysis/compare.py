@@ -14,6 +14,9 @@ from experiments.records.record import Record
 from experiments.util.errors import UserError
 
 Unlike = Literal["work", "side by side"]
+Unproven = Literal["no digest", "other arithmetic"]
+"""A run has no digest of its weights, or the runs had other threads, or processors of another kind."""
+
 Gap = Literal["cell of A", "cell of B", "runs of A", "runs of B", "runs of both", "times", "seeds"]
 
 
@@ -23,7 +26,8 @@ class Change:
 
     axes: dict[str, Any]
     ratio: Ratio
-    same_weights: bool | None  # seed by seed; None: not proven, for a run has no digest of its weights
+    same_weights: bool | None  # seed by seed; None: not proven
+    why_unproven: Unproven | None  # why they are not
     unlike: Unlike | None  # how its runs differ beyond what the campaigns do; None: they don't
 
 
@@ -69,7 +73,7 @@ def comparison(first: Campaign, second: Campaign) -> Comparison:
         )
     together = ratios_together([ratio for _, ratio, _ in found])
     changes = [
-        Change(cell.axes, ratio, _same_weights(pairs), _unlike(pairs))
+        Change(cell.axes, ratio, *_same_weights(pairs), _unlike(pairs))
         for (cell, _, pairs), ratio in zip(found, together, strict=True)
     ]
     return Comparison(changes, unpaired)
@@ -103,11 +107,15 @@ def _gap(first: Cell | None, second: Cell | None) -> Gap:
     return "seeds" if first.timed and second.timed else "times"
 
 
-def _same_weights(pairs: list[tuple[Record, Record]]) -> bool | None:
+def _same_weights(pairs: list[tuple[Record, Record]]) -> tuple[bool | None, Unproven | None]:
     digests = [(late.weights_digest, early.weights_digest) for late, early in pairs]
-    if any(None not in pair and len(set(pair)) > 1 for pair in digests):
-        return False
-    return None if any(None in pair for pair in digests) else True
+    alike = [late.computes_like(early) for late, early in pairs]
+    differ = [None not in pair and len(set(pair)) > 1 for pair in digests]
+    if any(other and like for other, like in zip(differ, alike, strict=True)):
+        return False, None
+    if any(differ):
+        return None, "other arithmetic"
+    return (None, "no digest") if any(None in pair for pair in digests) else (True, None)
 
 
 def _unlike(pairs: list[tuple[Record, Record]]) -> Unlike | None:

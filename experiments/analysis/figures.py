@@ -127,10 +127,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class SameWork:
-    """One work that more than one stack has done with equal threads, device and kernels.
-
-    All three change the last bits.
-    """
+    """One work that more than one stack has done where equal bits can be expected (`computes_like`)."""
 
     workers: int
     epochs: int
@@ -162,6 +159,7 @@ class Figures:
     cells: list[Cell]
     works: list[SameWork]
     works_of_one_stack: int
+    works_apart: int  # that every stack did where it computes otherwise, as on processors of another kind
     by_chance: int  # runs whose last bits may differ by chance: no weights of theirs are compared
     without_digest: int  # runs whose programs reported no digest of their weights
     not_run: list[MissingRun]
@@ -220,12 +218,13 @@ def figures_of(campaign: Campaign) -> Figures:
     }
     proving = [record for record in counting.values() if record.weights_digest is not None]
     certain = [record for record in proving if _is_deterministic(record)]
-    works, of_one_stack = _same_work(certain)
+    works, of_one_stack, apart = _same_work(certain)
     return Figures(
         campaign=campaign.file,
         cells=_cells(campaign.file, counting),
         works=works,
         works_of_one_stack=of_one_stack,
+        works_apart=apart,
         by_chance=len(proving) - len(certain),
         without_digest=len(counting) - len(proving),
         not_run=[
@@ -377,21 +376,39 @@ def _is_deterministic(record: Record) -> bool:
     return record.specification.work.deterministic and record.specification.conditions.deterministic
 
 
-def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int]:
-    """Works that more than one stack has done, and the number of those that only one has."""
-    works: dict[tuple[str, int, str, str], list[Record]] = {}
+def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int, int]:
+    """Works that more than one stack has done.
+
+    Then how many works only one stack has done, and how many each stack did where it computes otherwise.
+    """
+    works: dict[str, list[Record]] = {}
     for record in records:
-        given = record.specification.conditions
-        works.setdefault((record.work_digest, given.threads, given.device, given.bits), []).append(record)
-    compared, of_one_stack = [], 0
+        works.setdefault(record.work_digest, []).append(record)
+    compared, of_one_stack, apart = [], 0, 0
     for found in works.values():
-        digests: dict[str, list[str]] = {}
-        for record in found:
-            assert record.weights_digest is not None
-            digests.setdefault(record.specification.stack, []).append(record.weights_digest)
-        if len(digests) > 1:
-            work = found[0].specification.work
-            compared.append(SameWork(work.workers, work.epochs, work.seed, found[0].work_digest, digests))
+        alike = _alike(found)
+        several = [each for each in alike if len({record.specification.stack for record in each}) > 1]
+        for each in several:
+            digests: dict[str, list[str]] = {}
+            for record in each:
+                assert record.weights_digest is not None
+                digests.setdefault(record.specification.stack, []).append(record.weights_digest)
+            work = each[0].specification.work
+            compared.append(SameWork(work.workers, work.epochs, work.seed, each[0].work_digest, digests))
+        if several or len({record.specification.stack for record in found}) == 1:
+            of_one_stack += len(alike) - len(several)
         else:
-            of_one_stack += 1
-    return compared, of_one_stack
+            apart += 1
+    return compared, of_one_stack, apart
+
+
+def _alike(records: Sequence[Record]) -> list[list[Record]]:
+    """Runs of one work, those together that can end with equal bits."""
+    found: list[list[Record]] = []
+    for record in records:
+        group = next((each for each in found if each[0].computes_like(record)), None)
+        if group is None:
+            found.append([record])
+        else:
+            group.append(record)
+    return found

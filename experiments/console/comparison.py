@@ -19,7 +19,11 @@ LAUNCHES: Final = ("what", "in A", "in B")
 DIFFERENT_TIMES: Final = (
     "A and B ran at different times: whatever else changed on the machines is part of these differences."
 )
-WEIGHTS: Final = {True: "equal weights", False: "other weights", None: "weights not proven equal"}
+WEIGHTS: Final = {True: "equal weights", False: "other weights"}
+UNPROVEN: Final = {
+    "no digest": "weights not proven equal",
+    "other arithmetic": "weights can't be equal: other threads or processors",
+}
 WITHOUT_PAIRS: Final = {
     "cell of A": "A has no such runs",
     "cell of B": "B has no such runs",
@@ -58,8 +62,13 @@ class Limits:
                 f"{number(ratio.ratio, RATIO)} times as long (at least {number(least, RATIO)}), more than "
                 f"{self.slower_percent:g} % longer"
             )
-        if self.equal_weights and change.same_weights is None:
+        if self.equal_weights and change.why_unproven == "no digest":
             found.append("equal weights are not proven, because a run has no digest of its weights")
+        elif self.equal_weights and change.why_unproven is not None:
+            found.append(
+                "equal weights can't be expected of other threads, or of processors of another kind (bits: "
+                "portable makes those alike)"
+            )
         elif self.equal_weights and not change.same_weights:
             found.append("other weights")
         return found
@@ -175,7 +184,7 @@ def _row(change: Change) -> list[str]:
         number(ratio.ratio, RATIO),
         "" if ratio.low is None else interval(ratio.low, ratio.high, RATIO),
         change_verdict(change),
-        WEIGHTS[change.same_weights],
+        UNPROVEN[change.why_unproven] if change.why_unproven else WEIGHTS[change.same_weights is True],
     ]
 
 

@@ -274,6 +274,22 @@ class Record(FiniteModel):
         return self.model_copy(update={"train_s": None, "total_s": None, "phases": None})
 
     @property
+    def processors(self) -> tuple[str | None, ...]:
+        """The processor of each rank's node, in rank order; None where the node is not known.
+
+        The last bits of weights depend on them, unless the run's kernels are portable.
+        """
+        nodes = self.environment.nodes
+        return tuple(nodes[rank.node].cpu if rank.node in nodes else None for rank in self.ranks)
+
+    def computes_like(self, other: Record) -> bool:
+        """Whether equal work can end with equal bits here and there."""
+        ours, theirs = self.specification.conditions, other.specification.conditions
+        if (ours.threads, ours.device, ours.bits) != (theirs.threads, theirs.device, theirs.bits):
+            return False
+        return ours.bits == "portable" or self.processors == other.processors
+
+    @property
     def among_users(self) -> bool:
         """Whether it started together with other users' runs, to be compared with runs that start alone."""
         return self.together is not None and self.together.why == "users"

@@ -79,8 +79,9 @@ def weights_sentence(figures: Figures) -> str:
 def _on_weights(figures: Figures) -> str:
     compared = len(figures.works)
     differing = sum(not work.equal for work in figures.works)
+    apart = _apart(figures.works_apart)
     if not compared:
-        return "No workload was finished on more than one stack, so there are no weights to compare."
+        return apart or "No workload was finished on more than one stack, so there are no weights to compare."
     if differing:
         return (
             f"Equal work did NOT give equal weights: {differing} of {compared} workloads ended differently. "
@@ -93,7 +94,17 @@ def _on_weights(figures: Figures) -> str:
     if alone := figures.works_of_one_stack:
         were = "was" if alone == 1 else "were"
         text += f" {counted(alone, 'other workload')} {were} finished on one stack only."
-    return text
+    return f"{text} {apart}".rstrip()
+
+
+def _apart(works: int) -> str:
+    """On works that each stack did on other processors, or with another number of threads; "" without any."""
+    if not works:
+        return ""
+    return (
+        f"{counted(works, 'workload')} ran with other threads, or on processors of another kind, on every "
+        "stack, so the last bits of their weights can't be compared; bits: portable makes processors alike."
+    )
 
 
 def _times(compared: list[StackComparison], baseline: str) -> str:

@@ -16,7 +16,7 @@ from experiments.console.comparison import change_verdict, differences
 from experiments.util.errors import UserError
 from tests.unit.experiments.analysis.test_figures import of_specification
 from tests.unit.experiments.documented_json import documented, fields
-from tests.unit.experiments.made_up_records import STARTED, campaign, planned, record, spec
+from tests.unit.experiments.made_up_records import ENVIRONMENT, STARTED, campaign, planned, record, spec
 from tests.unit.experiments.report.test_programs import script_run
 
 
@@ -44,6 +44,23 @@ def test_cells_are_paired_by_seed(tmp_path: Path, factor: float, shown: Outcome)
 def test_other_weights_are_said(tmp_path: Path) -> None:
     first, second = made(tmp_path / "a", 1.0), made(tmp_path / "b", 1.0, weights_digest="f" * 64)
     assert not comparison(first, second).changes[0].same_weights
+
+
+def test_other_weights_of_another_processor_are_no_fault(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = made(tmp_path / "a", 1.0)
+    environment = ENVIRONMENT.model_dump()
+    for node in environment["nodes"].values():
+        node["cpu"] = "Another processor"
+    second = made(tmp_path / "b", 1.0, weights_digest="f" * 64, environment=environment)
+    (change,) = comparison(first, second).changes
+    assert (change.same_weights, change.why_unproven) == (None, "other arithmetic")
+    folders = [str(first.folder), str(second.folder)]
+    assert main(["compare", *folders]) == 0
+    assert "weights can't be equal" in " ".join(capsys.readouterr().out.split())
+    assert main(["compare", *folders, "--equal-weights"]) == 1
+    assert "equal weights can't be expected of other threads, or of processors" in capsys.readouterr().out
 
 
 def test_a_verdict_on_other_work_says_so(tmp_path: Path) -> None:

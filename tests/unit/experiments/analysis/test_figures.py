@@ -10,7 +10,7 @@ import pytest
 from experiments.analysis.figures import Cell, figures_of, half_width
 from experiments.analysis.statistics import Ratio
 from experiments.campaign.plan import PlannedRun
-from experiments.records.record import Epoch
+from experiments.records.record import Epoch, Record
 from experiments.report.sections.conclusions import weights_sentence
 from experiments.report.training_words import work_text
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record, spec
@@ -125,6 +125,44 @@ def test_whether_weights_agree(tmp_path: Path) -> None:
     assert [work.equal for work in figures.works] == [False] and figures.weights_differ
     assert figures.works_of_one_stack == 1
     assert figures_of(campaign(tmp_path / "alone", plan, records[:1])).works == []
+
+
+def on_processor(made: Record, processor: str) -> Record:
+    """The same record from nodes with another processor."""
+    environment = made.environment
+    nodes = {name: node.model_copy(update={"cpu": processor}) for name, node in environment.nodes.items()}
+    return made.model_copy(update={"environment": environment.model_copy(update={"nodes": nodes})})
+
+
+def test_weights_of_processors_of_another_kind_are_compared_only_if_kernels_are_portable(
+    tmp_path: Path,
+) -> None:
+    plan = [planned("ddp", 1), planned("spark", 1)]
+    first = record("ddp", 1, 1, 2)
+    other = on_processor(record("spark", 1, 1, 2, weights_digest="f" * 64), "Another processor")
+    figures = figures_of(campaign(tmp_path / "machine", plan, [first, other]))
+    assert (figures.works, figures.works_of_one_stack, figures.works_apart) == ([], 0, 1)
+    assert weights_sentence(figures) == (
+        "1 workload ran with other threads, or on processors of another kind, on every stack, so the last "
+        "bits of their weights can't be compared; bits: portable makes processors alike."
+    )
+
+    def portable(stack: str, digest: str) -> Record:
+        one = spec(stack, 1)
+        conditions = one.conditions.model_copy(update={"bits": "portable"})
+        changes = of_specification(one.model_copy(update={"conditions": conditions}))
+        return record(stack, 1, 1, 2, weights_digest=digest, **changes)
+
+    records = [portable("ddp", "a" * 64), on_processor(portable("spark", "b" * 64), "Another processor")]
+    plan = [
+        PlannedRun(
+            run_id=each.run_id,
+            axes={"stack": each.specification.stack, "workers": 1, "epochs": 2, "seed": 1},
+            specification=each.specification,
+        )
+        for each in records
+    ]
+    assert figures_of(campaign(tmp_path / "portable", plan, records)).weights_differ
 
 
 def test_runs_whose_bits_may_differ_by_chance_prove_nothing(tmp_path: Path) -> None:
