@@ -83,6 +83,6 @@ def test_it_computes_as_the_first_worker_does(name: str, told: Callable[[str], N
         assert ours == theirs, f"{name} and {first()} are both {kinds[0]}, and ended with {ours} and {theirs}"
     elif ours != theirs:
         told(
-            f"{name} ({kinds[0]}) computes with other last bits than {first()} ({kinds[1]}): runs on them end "
-            "with equal weights only under bits: portable."
+            f"{name} ({kinds[0]}) computes with other last bits than {first()} ({kinds[1]}): runs on them "
+            "end with equal weights only under bits: portable."
         )
