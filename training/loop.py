@@ -22,6 +22,7 @@ from training.metrics.phases import Phases
 from training.metrics.recorder import Recorder
 from training.metrics.trace import tracing
 from training.session import RankStatus, Session
+from training.simulated import Simulated
 from training.spec import Conditions, Work
 from training.state import Training, resume, save, set_up
 from training.trained import write_model
@@ -69,6 +70,8 @@ def train(
     """
     phases.begin("data")
     workload = open_workload(work, data, conditions, run)
+    if work.simulated_step_ms is not None:
+        workload = Simulated(workload, work.simulated_step_ms)
     phases.begin("other")
     training = set_up(workload, session, phases)
     phases.begin("checkpoint")

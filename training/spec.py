@@ -88,6 +88,7 @@ class Work(DataSpec):
         "momentum": 0.9,
         "schedule": "linear",
         "clip_gradients": 0.0,
+        "simulated_step_ms": None,
     }
 
     data_digest: Sha256  # of the prepared data set, as `prepare` printed it
@@ -116,6 +117,8 @@ class Work(DataSpec):
     checkpoint_every_steps: int = Field(default=0, ge=0)  # in addition; 0 = never
     keep_checkpoints: int = Field(default=2, ge=1)  # the newest ones
     deterministic: bool = True  # now a condition; kept for the digests of works
+    # Not None: nothing is trained; a simulated accelerator takes this time for a rank's full batch.
+    simulated_step_ms: float | None = Field(default=None, gt=0, le=100_000)
 
     @property
     def world_size(self) -> int:
@@ -188,6 +191,7 @@ WORK_OF_THE_LOOP: Final = (
     "evaluate_every_epochs",
     "checkpoint_every_epochs",
     "checkpoint_every_steps",
+    "simulated_step_ms",
 )
 """What only this package's loop does as a work says."""
 
@@ -207,6 +211,10 @@ CONDITIONS_OF_THE_LOOP: Final = (
     "deterministic",
 )
 """Conditions that only this package's loop heeds."""
+
+
+OF_A_MODEL: Final = ("save", "metrics", "predictions", "bits")
+"""Conditions that mean nothing where no model is trained."""
 
 
 class Conditions(Settings):
@@ -306,6 +314,14 @@ class RunSpec(Settings):
             raise ValueError(f"conditions.metrics: there is no {unknown[0]} for these data; {there}")
         if self.work.data.has_own_loop:
             refuse_changed(self.conditions, CONDITIONS_OF_THE_LOOP, self.work.data.name)
+        if self.work.simulated_step_ms is not None:
+            usual = Conditions()
+            for name in OF_A_MODEL:
+                if getattr(self.conditions, name) != getattr(usual, name):
+                    raise ValueError(
+                        f"conditions.{name} is of a model, and a simulated accelerator (simulated_step_ms) "
+                        "trains none; leave it out"
+                    )
         trace, steps = self.conditions.trace, self.work.steps
         if trace is not None and trace.last > steps:
             raise ValueError(
@@ -316,9 +332,13 @@ class RunSpec(Settings):
 
     @property
     def run_id(self) -> str:
-        """Readable and unique: stack, workers, epochs, seed, eight digits of the specification's digest."""
+        """Readable and unique: stack, workers, epochs, seed, eight digits of the specification's digest.
+
+        It says if the run is simulated.
+        """
         work = self.work
-        return f"{self.stack}-w{work.workers}-e{work.epochs}-s{work.seed}-{self.digest[:8]}"
+        simulated = "" if work.simulated_step_ms is None else "simulated-"
+        return f"{self.stack}-{simulated}w{work.workers}-e{work.epochs}-s{work.seed}-{self.digest[:8]}"
 
 
 def refuse_changed(settings: Work | Conditions, names: Sequence[str], program: str) -> None:

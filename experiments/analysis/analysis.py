@@ -64,7 +64,9 @@ def analyse(campaign: Campaign) -> Analysis:
         time_splits=splits,
         waterfalls=waterfalls(figures),
         from_texts=texts,
-        published=[] if figures.unproven else published_figures(figures, published),
+        published=[]
+        if figures.unproven or campaign.file.simulated
+        else published_figures(figures, published),
         references=check_references(figures),
         resource_use=resource_use(figures.cells),
         launches=between_stacks(figures),

@@ -68,7 +68,8 @@ def time_splits(figures: Figures, dissertation: Dissertation) -> list[TimeSplit]
                 points.setdefault(work.seed, []).append(point)
         here, first = split(points), cells[0]
         if here is not None:
-            there = _published_split(dissertation, first.stack, first.workers)
+            simulated = figures.campaign.simulated
+            there = None if simulated else _published_split(dissertation, first.stack, first.workers)
             found.append(TimeSplit(first.stack, first.workers, first.settings, here, there))
     return found
 

@@ -71,6 +71,11 @@ class CampaignFile(FrozenModel):
         return any(run.specification.work.data.has_own_loop for run in self.measured)
 
     @property
+    def simulated(self) -> bool:
+        """Whether its runs waited in the place of training."""
+        return any(run.specification.work.simulated_step_ms is not None for run in self.measured)
+
+    @property
     def measured(self) -> list[PlannedRun]:
         """The runs that count, warm-ups left out, in the order of the matrix."""
         return sorted((run for run in self.plan if not run.warm_up), key=lambda run: run.written)

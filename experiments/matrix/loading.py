@@ -22,6 +22,7 @@ from training.spec import explain
 
 MATRICES: Final = EXPERIMENTS / "matrices"
 SCRIPT: Final = "script"  # the workload
+SIMULATED: Final = "simulated_step_ms"
 REQUIRED_AXES: Final = ("stack", "workers", "epochs", "seed")
 WHAT: Final = "a matrix is a mapping with name, data and axes; see experiments/matrices/quick.yml."
 
@@ -179,6 +180,12 @@ def _check_rows(matrix: Matrix, file: NumberedYaml) -> None:
 
 
 def _check_values(matrix: Matrix, combinations: list[dict[str, Any]], file: NumberedYaml) -> None:
+    real = {matrix.fields_of(combination).get(SIMULATED) is None for combination in combinations}
+    if len(real) > 1:
+        raise UserError(
+            f"{file.where(('axes', SIMULATED))}: {SIMULATED} has null beside a time, but simulated runs and "
+            "real training are never in one campaign; make two matrices."
+        )
     for combination in combinations:
         fault = batch_fault(matrix.fields_of(combination))
         if fault is not None:

@@ -38,10 +38,12 @@ def plots_of(analysis: Analysis) -> dict[str, bytes]:
     """Every plot that there are figures for, by file name."""
     cells = [cell for cell in analysis.figures.cells if cell.train_s is not None]
     drawn: dict[str, Callable[[Any], None]] = {}
+    simulated = analysis.figures.campaign.simulated
     if cells:
-        drawn["times"] = lambda figure: _times(figure, cells, analysis.dissertation)
+        beside = None if simulated else analysis.dissertation
+        drawn["times"] = lambda figure: _times(figure, cells, beside)
         drawn["phases"] = lambda figure: _phases(figure, cells)
-    if any(len(record.epochs) > 1 for cell in cells for record in cell.timed):
+    if not simulated and any(len(record.epochs) > 1 for cell in cells for record in cell.timed):
         drawn["curves"] = lambda figure: _curves(figure, cells)
     if whole := [each for each in analysis.waterfalls if each.steps]:
         drawn["why"] = lambda figure: draw_waterfalls(figure, whole)
@@ -76,9 +78,12 @@ def _with_dark_colours(svg: bytes) -> bytes:
     return head + DARK.encode() + end + rest
 
 
-def _times(figure: Any, cells: Sequence[Cell], reference: Dissertation) -> None:
-    """Figure 5.1: training time by stack and number of workers, here and in the dissertation."""
-    here, there = figure.subplots(1, 2)
+def _times(figure: Any, cells: Sequence[Cell], reference: Dissertation | None) -> None:
+    """Figure 5.1: training time by stack and number of workers, here and in the dissertation.
+
+    Without a `reference`, what was run here stands beside no real training.
+    """
+    here, *others = figure.subplots(1, 1 if reference is None else 2, squeeze=False)[0]
     length = main_length({cell.epochs for cell in cells})
     chosen = [cell for cell in cells if cell.epochs == length]
     chosen, setting = _first_settings(chosen)
@@ -128,13 +133,14 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Dissertation) -> None:
         return times if len(times) > 1 else []
 
     def printed(stack: str, number: int) -> tuple[float, float, int] | None:
-        run = reference.run(stack, number, SHORT)
+        run = None if reference is None else reference.run(stack, number, SHORT)
         return (run.seconds, 0.0, run.of_runs) if run else None
 
     spread = any(cell.train_s is not None and cell.train_s.high is not None for cell in chosen)
     intervals = " (95 % intervals)" if spread else ""
     bars(here, f"here, {counted(length, 'epoch')}{intervals}{setting}", measured, each_run)
-    bars(there, f"the dissertation, {SHORT} epochs (figure 5.1)", printed, lambda *_: [])
+    for there in others:
+        bars(there, f"the dissertation, {SHORT} epochs (figure 5.1)", printed, lambda *_: [])
 
 
 def _dots(axes: Any, bars: Sequence[Any], times: Sequence[Sequence[float]]) -> None:

@@ -16,7 +16,12 @@ OPTIMISERS: Final = {"adamw": "AdamW", "sgd": "SGD"}
 
 def models_text(campaign: CampaignFile) -> str:
     """The model of the first run; of data that come with models of their own, that of each."""
-    model = campaign.measured[0].specification.work.model
+    work = campaign.measured[0].specification.work
+    if campaign.simulated:
+        times = {run.specification.work.simulated_step_ms for run in campaign.measured}
+        steps = listed([f"{time:g}" for time in sorted(time for time in times if time is not None)], "or")
+        return f"no model, but a simulated accelerator that takes {steps} ms a step"
+    model = work.model
     return listed(list(dict.fromkeys(model.text(data) for data in campaign.data_of_runs.values())), "or")
 
 

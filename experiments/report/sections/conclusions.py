@@ -16,12 +16,17 @@ from experiments.report.sections.references import references_conclusion
 from experiments.report.sections.users import company_sentences
 from experiments.util.words import counted, listed
 
+SIMULATED: Final = (
+    "Nothing was trained: a simulated accelerator took a set time for every step. These are the times of "
+    "what surrounds the steps, and are set beside no real training."
+)
 NOT_OF_TIMES: Final = "The stacks' times are not compared."
 
 
 def conclusions(analysis: Analysis) -> list[str]:
     """The sentences after that on equal weights: the stacks' times, scaling, missing results."""
     return [
+        *([SIMULATED] if analysis.figures.campaign.simulated else []),
         *_of_standins(analysis.figures),
         *company_sentences(analysis.figures, analysis.unmatched_occasions),
         *_of_times(analysis),

@@ -74,7 +74,8 @@ def _trained(campaign: CampaignFile, facts: Mapping[str, str]) -> Iterator[str]:
         yield f"We ran {trained_text(campaign)} ({facts['Script']}; {facts['Training']})."
         yield "Its optimiser, its precision and how it validates are its own, and not known here."
         return
-    yield f"We trained {trained_text(campaign)} ({facts['Training']})."
+    verb = "We ran" if campaign.simulated else "We trained"
+    yield f"{verb} {trained_text(campaign)} ({facts['Training']})."
     test = data_words(campaign).test
     yield (
         f"A test split of {test} samples was held out, and looked at once, after the last epoch."
