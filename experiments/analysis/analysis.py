@@ -11,6 +11,7 @@ from experiments.analysis.comparisons import StackComparison, TimeSplit, compari
 from experiments.analysis.decisions import Criterion, Favoured, favoured
 from experiments.analysis.dissertation import Dissertation, dissertation
 from experiments.analysis.dissertation_figures import PublishedFigure, published_figures
+from experiments.analysis.factors import Recipes, recipes
 from experiments.analysis.figures import Figures, figures_of
 from experiments.analysis.from_texts import FromTexts, from_texts
 from experiments.analysis.installing import Installing, installing
@@ -37,6 +38,7 @@ class Analysis:
     published: list[PublishedFigure]  # those that the dissertation also has
     references: ReferenceCheck
     resource_use: list[CellUse]
+    recipes: list[Recipes]
     launches: LaunchDifferences  # between the stacks
     occasions: list[Occasion]
     unmatched_occasions: int  # those whose cell has no run made alone
@@ -52,7 +54,11 @@ def analyse(campaign: Campaign) -> Analysis:
         UserError: a record, or the file of the references, is damaged.
     """
     figures, published = figures_of(campaign), dissertation()
-    compared, splits, texts = comparisons(figures), time_splits(figures, published), from_texts(figures)
+    compared, splits, texts = (
+        comparisons(figures, published),
+        time_splits(figures, published),
+        from_texts(figures),
+    )
     found_occasions, unmatched = occasions(figures)
     efforts = installing(figures)
     return Analysis(
@@ -69,6 +75,7 @@ def analyse(campaign: Campaign) -> Analysis:
         else published_figures(figures, published),
         references=check_references(figures),
         resource_use=resource_use(figures.cells),
+        recipes=recipes(figures),
         launches=between_stacks(figures),
         occasions=found_occasions,
         unmatched_occasions=unmatched,

@@ -9,9 +9,12 @@ from typing import Any, Final
 from experiments.analysis.dissertation import LONG, SHORT, Dissertation
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.pairing import paired_by_seed, time_ratio
-from experiments.analysis.statistics import Ratio, Split, ratios_together, split
+from experiments.analysis.statistics import Difference, Ratio, Split, ratios_together, simultaneous, split
 from experiments.analysis.verdicts import Outcome, outcome
+from experiments.records.record import Record
+from training.registry import DEFAULT
 
+BATCH: Final = 32  # of each worker, in the dissertation
 STEPS: Final = {1: 782, 2: 391}  # per epoch of the dissertation, by workers: 25,000 reviews, 32 per worker
 
 
@@ -21,11 +24,21 @@ class StackComparison:
 
     cell: Cell
     ratio: Ratio
+    more_a_step: Difference  # seconds of train_s; its interval holds together with those of all comparisons
+    published_step_s: float | None  # the dissertation's, by a line through its two lengths
 
     @property
     def outcome(self) -> Outcome:
         """What the ratio shows."""
         return outcome(self.ratio)
+
+    @property
+    def excludes_published(self) -> bool:
+        """Whether the dissertation's time of a step lies outside of the interval."""
+        there, here = self.published_step_s, self.more_a_step
+        if there is None or here.low is None or here.high is None:
+            return False
+        return not here.low <= there <= here.high
 
 
 @dataclass(frozen=True)
@@ -39,18 +52,43 @@ class TimeSplit:
     dissertation: Split | None
 
 
-def comparisons(figures: Figures) -> list[StackComparison]:
+def comparisons(figures: Figures, dissertation: Dissertation) -> list[StackComparison]:
     """Every cell of a stack other than the baseline whose runs can be paired with the baseline's."""
     found = []
     for cell in figures.cells:
         base = sibling(figures.cells, cell, stack=figures.campaign.baseline)
         if cell.stack == figures.campaign.baseline or base is None:
             continue
-        ratio = time_ratio(paired_by_seed(cell.records, base.records))
-        if ratio is not None:
-            found.append((cell, ratio))
-    together = ratios_together([ratio for _, ratio in found])
-    return [StackComparison(cell, ratio) for (cell, _), ratio in zip(found, together, strict=True)]
+        pairs = paired_by_seed(cell.records, base.records)
+        if (ratio := time_ratio(pairs)) is not None:
+            found.append((cell, ratio, [_more_a_step(*pair) for pair in pairs]))
+    together = ratios_together([ratio for _, ratio, _ in found])
+    steps = simultaneous([more for *_, more in found])
+    return [
+        StackComparison(cell, ratio, step, _published_step_s(figures, dissertation, cell))
+        for (cell, *_), ratio, step in zip(found, together, steps, strict=True)
+    ]
+
+
+def _more_a_step(above: Record, below: Record) -> float:
+    """Seconds of train_s that a step of one run takes more than one of the other's."""
+    own, base = ((each.train_s or 0.0) / each.specification.work.steps for each in (above, below))
+    return own - base
+
+
+def _published_step_s(figures: Figures, dissertation: Dissertation, cell: Cell) -> float | None:
+    """What the dissertation's stack takes more for a step than its baseline.
+
+    None if it did not measure both, or if a step of these runs is nothing like one of its: of another kind of
+    workload, of another batch, or simulated.
+    """
+    work = cell.records[0].specification.work
+    like = work.workload == DEFAULT and work.batch_per_worker == BATCH and work.slots_per_worker == 1
+    if figures.campaign.simulated or not like:
+        return None
+    stacks = (cell.stack, figures.campaign.baseline)
+    own, base = (_published_split(dissertation, stack, cell.workers) for stack in stacks)
+    return own.step_s - base.step_s if own is not None and base is not None else None
 
 
 def time_splits(figures: Figures, dissertation: Dissertation) -> list[TimeSplit]:

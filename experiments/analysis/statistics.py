@@ -161,6 +161,33 @@ def differences_together(found: Sequence[Difference]) -> list[Difference]:
     ]
 
 
+def simultaneous(samples: Sequence[Sequence[float]]) -> list[Difference]:
+    """The mean of each sample, with intervals that hold all at once (Bonferroni), and p corrected alike.
+
+    An interval excludes 0 exactly if its p is below 1 - LEVEL. Of a single value, or of values that don't
+    differ at all, there is neither: no measured time is exact, so values without spread say nothing of it.
+
+    Raises:
+        ValueError: a sample is empty.
+    """
+    if not all(samples):
+        raise ValueError("There is no mean of nothing.")
+    number = max(1, sum(len(values) > 1 for values in samples))
+    found = []
+    for values in samples:
+        mean, n = float(np.mean(values)), len(values)
+        error = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else 0.0
+        if error <= abs(mean) * 1e-12:
+            found.append(Difference(mean, None, None, None, None, None, n))
+            continue
+        half = float(stats.t.ppf(1 - (1 - LEVEL) / 2 / number, n - 1)) * error
+        p = min(1.0, number * _two_sided(mean, error, n - 1))
+        found.append(
+            Difference(mean, mean - half, mean + half, p, _detectable(n - 1, number) * error, error, n)
+        )
+    return found
+
+
 def holm(p_values: Sequence[float | None]) -> list[float | None]:
     """p values corrected for their number (Holm, 1979), in the order given; None stays and is not counted."""
     known = sorted((p, index) for index, p in enumerate(p_values) if p is not None)

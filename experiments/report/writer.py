@@ -25,6 +25,7 @@ from experiments.report.sections.conditions import common_facts
 from experiments.report.sections.data_sets import data_sets_table
 from experiments.report.sections.decisions import decisions_table
 from experiments.report.sections.dissertation import dissertation_table
+from experiments.report.sections.factors import factors_table
 from experiments.report.sections.from_texts import from_texts_table
 from experiments.report.sections.hardware import gpus_table, nodes_table, placement_table
 from experiments.report.sections.ladders import ladders_table
@@ -95,6 +96,7 @@ def report_tables(analysis: Analysis) -> list[Table]:
     tables = [
         references_table(analysis.references),
         ladders_table(analysis.waterfalls),
+        factors_table(analysis.recipes, doubt_of(figures)),
         comparisons_table(analysis.comparisons, baseline, doubt_of(figures)),
         from_texts_table(analysis.from_texts, baseline),
         settings_table(analysis.settings),

@@ -13,6 +13,7 @@ from experiments.report.formats import PERCENT, RATIO, interval, number, quantit
 from experiments.report.names import by_length, cells_name, envelope, stack_name
 from experiments.report.sections.findings import setting_sentences, step_sentences
 from experiments.report.sections.references import references_conclusion
+from experiments.report.sections.stack_comparisons import doubt_of, excluded_sentences
 from experiments.report.sections.users import company_sentences
 from experiments.util.words import counted, listed
 
@@ -27,6 +28,7 @@ def conclusions(analysis: Analysis) -> list[str]:
     """The sentences after that on equal weights: the stacks' times, scaling, missing results."""
     return [
         *([SIMULATED] if analysis.figures.campaign.simulated else []),
+        *([] if doubt_of(analysis.figures) else excluded_sentences(analysis.comparisons)),
         *_of_standins(analysis.figures),
         *company_sentences(analysis.figures, analysis.unmatched_occasions),
         *_of_times(analysis),

@@ -1,0 +1,143 @@
+"""Main effects and interactions: what was put in is found, and what can't be told apart is named."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from experiments.analysis.factors import Recipes, recipes
+from experiments.analysis.figures import figures_of
+from experiments.campaign.plan import PlannedRun
+from experiments.report.sections.factors import factors_table
+from tests.unit.experiments.analysis.test_figures import of_specification
+from tests.unit.experiments.made_up_records import campaign, record, spec
+
+Factors = Mapping[str, Sequence[Any]]
+TWO: dict[str, Sequence[Any]] = {"threads": [1, 2], "reporting": ["epoch", "step"]}
+
+
+def found_in(
+    folder: Path,
+    step_ms: Callable[[str, dict[str, Any]], float],
+    seeds: int = 5,
+    factors: Factors = TWO,
+    keep: Callable[[str, dict[str, Any]], bool] = lambda *_: True,
+    noise_ms: float = 1.0,
+) -> list[Recipes]:
+    """What the analysis finds in runs of ddp and spark whose steps take so long, and noise."""
+    noise, plan, records = random.Random(1), [], []
+    for stack, *values in itertools.product(["ddp", "spark"], *factors.values()):
+        settings = dict(zip(factors, values, strict=True))
+        for seed in range(1, seeds + 1) if keep(stack, settings) else ():
+            one = spec(stack, 2, seed)
+            conditions = one.conditions.model_copy(update=settings)
+            specification = one.model_copy(update={"conditions": conditions})
+            ms = step_ms(stack, settings) + 3 * seed + noise.gauss(0, noise_ms)  # a seed's own shift cancels
+            train_s = ms / 1000 * specification.work.steps
+            records.append(record(stack, 2, train_s, train_s + 9, seed, **of_specification(specification)))
+            axes = {"stack": stack, "workers": 2, "epochs": 2, "seed": seed} | settings
+            plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
+    return recipes(figures_of(campaign(folder, plan, records)))
+
+
+def test_what_costs_any_stack_is_no_interaction_and_what_costs_one_more_is(tmp_path: Path) -> None:
+    def step_ms(stack: str, given: dict[str, Any]) -> float:
+        on_spark = 4 + 12 * int(given["reporting"] == "step")
+        return 50 + 20 * int(given["threads"] == 2) + (on_spark if stack == "spark" else 0)
+
+    (found,) = found_in(tmp_path, step_ms)
+    assert (found.baseline, found.other, found.workers, found.cells, found.of) == ("ddp", "spark", 2, 8, 8)
+    assert found.stack_alone.mean == pytest.approx(4, abs=2)
+    threads, reporting = found.effects
+    assert (threads.factor, threads.value, threads.first) == ("threads", 2, 1)
+    for each in (threads.on_baseline, threads.on_other):
+        assert each.low is not None and each.high is not None and 0 < each.low < 20 < each.high
+    assert threads.more_on_other.low is not None and threads.more_on_other.high is not None
+    assert threads.more_on_other.low < 0 < threads.more_on_other.high
+    assert reporting.on_baseline.low is not None and reporting.on_baseline.high is not None
+    assert reporting.on_baseline.low < 0 < reporting.on_baseline.high
+    assert reporting.more_on_other.low is not None and 0 < reporting.more_on_other.low < 12
+    assert not found.confounded
+    for each in found.differences:
+        assert each.p is not None and each.low is not None and each.high is not None
+        assert (each.p < 0.05) == (not each.low < 0 < each.high)
+
+
+@pytest.mark.parametrize(
+    ("ddp", "spark", "said"),
+    [
+        (0, 0, "no effect is shown"),
+        (20, 20, "costs both; no difference between them is shown"),
+        (0, 20, "costs spark more than ddp"),
+        (-20, -20, "saves both; no difference between them is shown"),
+        (20, 0, "costs spark less than ddp"),
+    ],
+)
+def test_the_report_says_no_more_than_the_intervals_show(
+    tmp_path: Path, ddp: float, spark: float, said: str
+) -> None:
+    def step_ms(stack: str, given: dict[str, Any]) -> float:
+        return 50 + (ddp if stack == "ddp" else spark) * int(given["threads"] == 2)
+
+    table = factors_table(found_in(tmp_path, step_ms, factors={"threads": [1, 2]}))
+    itself, threads = table.texts
+    assert itself[:6] == ["spark", "2", "2", "the stack itself", "", "ddp"]
+    assert itself[-1] == "no difference is shown"
+    assert threads[3:7] == ["threads", "2", "1", "5"] and threads[-1] == said
+    assert not table.after and "explains nothing of a ratio to ddp" in table.before
+
+
+def test_the_report_says_what_of_the_design_was_not_run(tmp_path: Path) -> None:
+    found = found_in(
+        tmp_path, lambda *_: 50.0, keep=lambda stack, given: stack == "spark" or given["threads"] == 1
+    )
+    assert factors_table(found).after == [
+        "spark, 2 workers, 2 epochs: 6 of the 8 cells of a full factorial were run.",
+        "spark, 2 workers, 2 epochs: the runs can't tell apart, so it is left out: threads 2 on spark.",
+    ]
+    assert factors_table([]).rows == []
+
+
+def test_a_fraction_that_tells_all_apart_will_do(tmp_path: Path) -> None:
+    factors: Factors = TWO | {"printed_lines": [0, 1]}
+
+    def some(stack: str, given: dict[str, Any]) -> bool:
+        del stack
+        high = [given["threads"] == 2, given["reporting"] == "step", given["printed_lines"] == 1]
+        return high.count(True) % 2 == 0  # half of the factorial: the third factor follows from the other two
+
+    (found,) = found_in(
+        tmp_path, lambda _, given: 50 + 15 * int(given["printed_lines"] == 1), factors=factors, keep=some
+    )
+    assert (found.cells, found.of, found.confounded) == (8, 16, [])
+    lines = next(each for each in found.effects if each.factor == "printed_lines")
+    assert lines.on_baseline.mean == pytest.approx(15, abs=2)
+    assert lines.more_on_other.mean == pytest.approx(0, abs=3)
+
+
+def test_what_cannot_be_told_apart_is_named_and_left_out(tmp_path: Path) -> None:
+    """As in a ladder: only one stack has the factor."""
+    (found,) = found_in(
+        tmp_path, lambda *_: 50.0, keep=lambda stack, given: stack == "spark" or given["threads"] == 1
+    )
+    assert [each.factor for each in found.effects] == ["reporting"]
+    assert found.confounded == ["threads 2 on spark"]
+
+
+def test_without_further_axes_or_without_both_stacks_there_is_nothing(tmp_path: Path) -> None:
+    assert found_in(tmp_path / "plain", lambda *_: 50.0, factors={}) == []
+    assert found_in(tmp_path / "one", lambda *_: 50.0, keep=lambda stack, _: stack == "ddp") == []
+
+
+def test_a_single_seed_and_times_without_spread_claim_nothing(tmp_path: Path) -> None:
+    for name, seeds, noise_ms in (("single", 1, 1.0), ("no spread", 3, 0.0)):
+        (found,) = found_in(
+            tmp_path / name, lambda stack, _: 50 + 9 * (stack == "spark"), seeds=seeds, noise_ms=noise_ms
+        )
+        assert found.stack_alone.mean == pytest.approx(9, abs=4)
+        assert (found.stack_alone.p, found.stack_alone.low) == (None, None)
