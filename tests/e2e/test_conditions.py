@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.matrices import SMALL, nothing_runs, records
+from tests.e2e.matrices import SMALL, STACKS, nothing_runs, records
 from tests.e2e.testbeds import Testbed
 
 pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
@@ -89,6 +89,54 @@ def test_runs_that_begin_with_texts_say_who_made_tokens_of_them(testbed: Testbed
     testbed.make("report", f"MATRIX={testbed.root / 'ways.yml'}")
     (report,) = (testbed.root / "results" / "ways").glob("*/report.md")
     assert "## From texts to a trained model" in report.read_text(encoding="utf-8")
+
+
+def on_every_stack(testbed: Testbed, name: str, **defaults: Any) -> dict[str, dict[str, Any]]:
+    """The records, by stack, of one run on two workers with further settings."""
+    axes = {"stack": STACKS, "workers": [2], "epochs": [1], "seed": [1]}
+    text = SMALL[: SMALL.index("defaults:")].replace("name: small", f"name: {name}")
+    text = text.replace("train: 1200", f"train: {TRAIN}")
+    matrix = testbed.root / f"{name}.yml"
+    order = {"arrangement": "written", "warm_ups": False}
+    for part, value in (("defaults", defaults), ("axes", axes), ("order", order)):
+        text += f"{part}: {json.dumps(value)}\n"
+    matrix.write_text(text, encoding="utf-8")
+    testbed.make("matrix", f"MATRIX={matrix}")
+    testbed.make("report", f"MATRIX={matrix}")
+    found = {record["specification"]["stack"]: record for record in records(testbed, name)}
+    assert list(found) == STACKS and {record["status"] for record in found.values()} == {"ok"}
+    assert len({record["weights_digest"] for record in found.values()}) == 1
+    return found
+
+
+def report_of(testbed: Testbed, name: str) -> str:
+    """The report of a matrix's only campaign."""
+    (report,) = (testbed.root / "results" / name).glob("*/report.md")
+    return report.read_text(encoding="utf-8")
+
+
+def test_every_stack_has_the_portable_kernels_that_a_run_asks_for(testbed: Testbed) -> None:
+    made = on_every_stack(testbed, "portable", bits="portable", allocator="stock", printed_lines=2)
+    for record in made.values():
+        for rank in record["ranks"]:
+            assert rank["census"]["arithmetic"]["branch of MKL"] == "COMPATIBLE"
+            assert rank["census"]["arithmetic"]["instructions of torch"] == "AVX2"
+    # What a launch changes is noted, and the report names it.
+    libraries = {stack: record["ranks"][0]["census"]["environment"] for stack, record in made.items()}
+    assert "TORCHELASTIC_RUN_ID" in libraries["ddp"] and "SPARK_ENV_LOADED" in libraries["spark"]
+    assert "## What the launches differ in" in report_of(testbed, "portable")
+
+
+def test_a_simulated_accelerator_takes_its_time_on_every_stack(testbed: Testbed) -> None:
+    made = on_every_stack(testbed, "simulated", simulated_step_ms=40.0)
+    for record in made.values():
+        work = record["specification"]["work"]
+        assert record["run_id"].startswith(f"{record['specification']['stack']}-simulated-w2-")
+        samples = TRAIN / work["workers"]
+        assert record["phases"]["forward"] >= samples / work["batch_per_worker"] * 0.040
+        assert record["epochs"][-1]["validation_count"] == VALIDATION
+        assert record["epochs"][-1]["validation_accuracy"] is None
+    assert "Nothing was trained: a simulated accelerator" in report_of(testbed, "simulated")
 
 
 def key(record: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
