@@ -122,8 +122,9 @@ def test_every_stack_has_the_portable_kernels_that_a_run_asks_for(testbed: Testb
             assert rank["census"]["arithmetic"]["branch of MKL"] == "COMPATIBLE"
             assert rank["census"]["arithmetic"]["instructions of torch"] == "AVX2"
     # What a launch changes is noted, and the report names it.
-    libraries = {stack: record["ranks"][0]["census"]["environment"] for stack, record in made.items()}
-    assert "TORCHELASTIC_RUN_ID" in libraries["ddp"] and "SPARK_ENV_LOADED" in libraries["spark"]
+    given = {stack: record["ranks"][0]["census"]["environment"] for stack, record in made.items()}
+    assert any(name.startswith("SPARK_") for name in given["spark"])
+    assert not any(name.startswith("SPARK_") for name in given["ddp"])
     assert "## What the launches differ in" in report_of(testbed, "portable")
 
 
