@@ -36,7 +36,6 @@ class Moments:
 
     process_start: float
     imports_done: float
-    joined: float  # the rendezvous was over
     train_start: float
     train_end: float
 
@@ -45,7 +44,7 @@ class Moments:
         """The phases before training, in seconds."""
         return {
             "imports": self.imports_done - self.process_start,
-            "rendezvous": self.joined - self.imports_done,
+            "rendezvous": self.train_start - self.imports_done,
         }
 
 

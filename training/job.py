@@ -36,14 +36,13 @@ def run_job(given: Assignment) -> None:
     set_arithmetic(spec)
     keeps_memory = spec.conditions.allocator == "tuned" and keep_freed_memory()
     session = given.begin()
+    note_census(given, session.rank)
     device = spec.conditions.device
     phases = Phases(clock_for(device), SAMPLE_EVERY[device])
     peers.status.phase = lambda: phases.current
     peers.start(join(session), session)
 
     gpu = start_sampling(session.device, out, session.rank)
-    joined = time.time()
-    note_census(given, session.rank)
     meter = Meter()
     train_start = time.time()
     try:
@@ -53,7 +52,7 @@ def run_job(given: Assignment) -> None:
             raise
         shut_down(session, peers)
         raise Yielded(str(stopped)) from stopped
-    moments = Moments(given.process_start, imports_done, joined, train_start, time.time())
+    moments = Moments(given.process_start, imports_done, train_start, time.time())
     resource_use = meter.stop()
 
     digest = weights_digest(outcome.model.state_dict())

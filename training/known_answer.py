@@ -2,10 +2,10 @@
 
 python -m training.known_answer --bits portable
 
-It needs torch and transformers alone, and no other file, so that a node's Python can be given it on its
-standard input. The work is BERT-tiny's shape from scratch on made-up tokens, with one thread and a batch of
-32 x 128 as usual, so that libraries choose the kernels that training has. It takes some seconds, and with
-portable kernels about twice as long.
+It needs torch and transformers alone, and no other file, so that a node's Python can be given it as it is.
+The work is BERT-tiny's shape from scratch on made-up tokens, with one thread and the usual batch of 32 x 128,
+so that libraries choose the kernels that training has. It takes some seconds, and with portable kernels about
+twice as long.
 """
 
 from __future__ import annotations
@@ -69,9 +69,10 @@ def main() -> int:
     began = time.perf_counter()
     digest = answer()
     import torch
+    import transformers
 
     about = {
-        "torch": torch.__version__.partition("+")[0],
+        "libraries": f"torch {torch.__version__.partition('+')[0]}, transformers {transformers.__version__}",
         "instructions": torch.backends.cpu.get_cpu_capability(),
     }
     json.dump({"bits": bits, "digest": digest, "seconds": time.perf_counter() - began} | about, sys.stdout)

@@ -74,6 +74,7 @@ def run_program(given: Assignment) -> None:
     imports_done = time.time()
     work, out, peers = given.spec.work, given.out, given.peers
     session = given.begin()
+    note_census(given, session.rank)
     module = load_for(work.workload, work.workload_digest, "workload")
     program: Program = module.program(work, find_dataset(given.data, work.data_digest), out)
     phase = "its own program"
@@ -91,8 +92,6 @@ def run_program(given: Assignment) -> None:
             metric=work.data.metric,
         )
     gpu = start_sampling(session.device, out, session.rank)
-    joined = time.time()
-    note_census(given, session.rank)
     train_start = time.time()
     said, train_s = _run(program, out / EVENTS.format(rank=session.rank), meeting, session, peers.status)
     train_end = time.time()
@@ -100,7 +99,7 @@ def run_program(given: Assignment) -> None:
     write_rank_file(
         out,
         session,
-        Moments(given.process_start, imports_done, joined, train_start, train_end),
+        Moments(given.process_start, imports_done, train_start, train_end),
         named | {"other": max(0.0, train_s - sum(named.values()))},
         threads=given.spec.conditions.threads,
         interop_threads=None,

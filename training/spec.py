@@ -21,7 +21,7 @@ from pydantic import (
     model_validator,
 )
 
-from training.bits import Bits
+from training.bits import PORTABLE, Bits
 from training.rank_environment import RankEnvironment
 from training.registry import DEFAULT, NAME, UnknownData, UnknownModel, settings_of
 from training.settings import AnyData, AnyModel, NotNegative, Settings, Sha256
@@ -283,6 +283,10 @@ class Conditions(Settings):
     def _belongs_together(self) -> Conditions:
         if self.bits == "portable" and self.device != "cpu":
             raise ValueError("bits: portable is of processors, and the device is cuda; leave it out")
+        if self.bits == "portable" and (named := PORTABLE.keys() & self.rank_environment.keys()):
+            raise ValueError(
+                f"bits: portable sets {', '.join(sorted(named))} itself; leave it out of rank_environment"
+            )
         for name, usual in (("fast_tokenizer", True), ("tokenizer_threads", "one")):
             if getattr(self, name) != usual and self.tokenizing != "in_loop":
                 raise ValueError(

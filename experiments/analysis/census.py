@@ -11,13 +11,17 @@ from experiments.analysis.figures import Figures
 from experiments.records.record import Record
 
 NOT_SET: Final = "not set"
-CHANGES: Final = "changes"  # from rank to rank of a node, or from run to run
+CHANGES: Final = "changes"  # from run to run
 #: What names only this run, in paths and values: its id, and those of containers, allocations and the like.
 OWN: Final = re.compile(
-    r"\b[\w.]+-w\d+-e\d+-s\d+-[0-9a-f]{8}\b|\b[0-9a-f]{64}\b|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+    r"\b[a-z][a-z0-9]*-(simulated-)?w\d+-e\d+-s\d+-[0-9a-f]{8}\b|\b[0-9a-f]{64}\b"
+    r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
 )
 Entries = dict[tuple[str, str], str]
 """What one rank noted: the values by group and name."""
+
+Place = tuple[str, ...]
+"""What ranks must have in common to be compared: size and conditions of the run, node, place on the node."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +30,7 @@ class Differing:
 
     group: str
     name: str
-    values: dict[str, list[str]]  # by side; several if its nodes differ
+    values: dict[str, list[str]]  # by side; several if its places differ
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,7 @@ class LaunchDifferences:
     """How the launches of several sides (stacks, or campaigns) differ."""
 
     sides: list[str]  # those with a census
+    places: int  # at which ranks of all sides were compared
     differing: list[Differing]
     changing: list[str]  # "group: name" of what changes on all sides, and can't be compared
     same: int  # how many things are the same on all sides
@@ -41,7 +46,7 @@ class LaunchDifferences:
     @property
     def compared(self) -> bool:
         """Whether there was something to compare."""
-        return len(self.sides) > 1
+        return len(self.sides) > 1 and self.places > 0
 
 
 def between_stacks(figures: Figures) -> LaunchDifferences:
@@ -54,31 +59,34 @@ def between_stacks(figures: Figures) -> LaunchDifferences:
 
 
 def launch_differences(sides: Mapping[str, Iterable[Record]]) -> LaunchDifferences:
-    """Compares what the ranks of each side noted, node by node, on the nodes that all sides used.
+    """Compares what the ranks of each side noted, place by place, where all sides had ranks.
 
     What changes from run to run on all sides (a port, an identifier) is not compared, but named.
     """
     noted = {side: found for side, records in sides.items() if (found := _noted(records))}
-    nodes = sorted(set.intersection(*map(set, noted.values()))) if noted else []
+    places = sorted(set.intersection(*map(set, noted.values()))) if noted else []
     differing, changing, same = [], [], 0
-    for key in _keys(found[node] for found in noted.values() for node in nodes):
-        values = {side: [_value(found[node], key) for node in nodes] for side, found in noted.items()}
-        if all(CHANGES in by_node for by_node in values.values()):
+    for key in _keys(found[place] for found in noted.values() for place in places):
+        values = {side: [_value(found[place], key) for place in places] for side, found in noted.items()}
+        if all(CHANGES in by_place for by_place in values.values()):
             changing.append(": ".join(key))
-        elif all(by_node == values[next(iter(noted))] for by_node in values.values()):
+        elif all(by_place == values[next(iter(noted))] for by_place in values.values()):
             same += 1
         else:
             differing.append(Differing(*key, {side: sorted({*found}) for side, found in values.items()}))
-    return LaunchDifferences(list(noted), differing, changing, same)
+    return LaunchDifferences(list(noted), len(places), differing, changing, same)
 
 
-def _noted(records: Iterable[Record]) -> dict[str, list[Entries]]:
-    """What the ranks of some runs noted, by node."""
-    found: dict[str, list[Entries]] = {}
+def _noted(records: Iterable[Record]) -> dict[Place, list[Entries]]:
+    """What the ranks of some runs noted, by place."""
+    found: dict[Place, list[Entries]] = {}
     for record in records:
+        work = record.specification.work
+        run = (str(work.workers), str(work.slots_per_worker), record.conditions_digest)
         for rank in record.ranks:
             if rank.census is not None:
-                found.setdefault(rank.node or rank.host, []).append(_entries(rank.census))
+                place = (*run, rank.node or rank.host, str(rank.local_rank))
+                found.setdefault(place, []).append(_entries(rank.census))
     return found
 
 
@@ -90,10 +98,10 @@ def _entries(census: Mapping[str, Mapping[str, str]]) -> Entries:
     }
 
 
-def _keys(of_nodes: Iterable[list[Entries]]) -> list[tuple[str, str]]:
-    return list(dict.fromkeys(key for of_node in of_nodes for entries in of_node for key in entries))
+def _keys(at_places: Iterable[list[Entries]]) -> list[tuple[str, str]]:
+    return list(dict.fromkeys(key for at_place in at_places for entries in at_place for key in entries))
 
 
-def _value(of_node: list[Entries], key: tuple[str, str]) -> str:
-    found = {entries.get(key, NOT_SET) for entries in of_node}
+def _value(at_place: list[Entries], key: tuple[str, str]) -> str:
+    found = {entries.get(key, NOT_SET) for entries in at_place}
     return found.pop() if len(found) == 1 else CHANGES

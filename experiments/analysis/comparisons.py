@@ -63,11 +63,16 @@ def comparisons(figures: Figures, dissertation: Dissertation) -> list[StackCompa
         if (ratio := time_ratio(pairs)) is not None:
             found.append((cell, ratio, [_more_a_step(*pair) for pair in pairs]))
     together = ratios_together([ratio for _, ratio, _ in found])
-    steps = simultaneous([more for *_, more in found])
+    usual = max((cell.train_s.mean / _steps(cell) for cell, *_ in found if cell.train_s), default=0.0)
+    steps = simultaneous([more for *_, more in found], usual)
     return [
         StackComparison(cell, ratio, step, _published_step_s(figures, dissertation, cell))
         for (cell, *_), ratio, step in zip(found, together, steps, strict=True)
     ]
+
+
+def _steps(cell: Cell) -> int:
+    return cell.records[0].specification.work.steps
 
 
 def _more_a_step(above: Record, below: Record) -> float:

@@ -54,6 +54,7 @@ class Recipes:
     stack_alone: Difference  # with every factor at its first value, in ms of train_s a step
     effects: list[FactorEffect]
     confounded: list[str]  # what the runs can't tell apart, in words
+    seeds_left_out: int  # that lack runs, or have other cells than most
     cells: int  # of the design
     of: int  # cells of the full factorial
 
@@ -98,10 +99,12 @@ def _recipes(cells: Sequence[Cell], baseline: str, other: str) -> Recipes | None
     by_seed = _runs_by_seed([cell for cell in cells if cell.stack in (baseline, other)])
     whole = [cell for cell, _ in max(by_seed.values(), key=len, default=[])]
     values = _values(whole)
+    # A seed with other values would be counted among the first ones.
+    known = {seed: runs for seed, runs in by_seed.items() if _has_only(values, runs)}
     levels = [(name, value) for name, found in values.items() for value in found[1:]]
     terms = [_Term(True), *(_Term(False, *each) for each in levels), *(_Term(True, *each) for each in levels)]
     kept, lost = _estimable(terms, whole, other)
-    solved = [each for runs in by_seed.values() if (each := _solve(kept, runs, other)) is not None]
+    solved = [each for runs in known.values() if (each := _solve(kept, runs, other)) is not None]
     if not levels or terms[0] not in kept or not solved:
         return None
     # [terms, seeds], without the constant
@@ -111,7 +114,8 @@ def _recipes(cells: Sequence[Cell], baseline: str, other: str) -> Recipes | None
     for level in told_apart:
         alone, more = found[_Term(False, *level)], found[_Term(True, *level)]
         samples += [alone, [a + b for a, b in zip(alone, more, strict=True)], more]
-    together = simultaneous(samples)
+    usual = float(np.mean([seconds for runs in known.values() for _, seconds in runs])) * MS
+    together = simultaneous(samples, usual)
     return Recipes(
         baseline=baseline,
         other=other,
@@ -125,6 +129,7 @@ def _recipes(cells: Sequence[Cell], baseline: str, other: str) -> Recipes | None
             )
         ],
         confounded=[_words(term, baseline, other) for term in lost],
+        seeds_left_out=len(by_seed) - len(solved),
         cells=len(whole),
         of=2 * math.prod(len(each) for each in values.values()),
     )
@@ -147,6 +152,11 @@ def _values(cells: Sequence[Cell]) -> dict[str, list[str]]:
             values = found.setdefault(name, [])
             values += [] if _text(value) in values else [_text(value)]
     return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def _has_only(values: dict[str, list[str]], runs: Sequence[Run]) -> bool:
+    """Whether runs have no other values of the factors."""
+    return all(_text(cell.axes[name]) in known for cell, _ in runs for name, known in values.items())
 
 
 def _matrix(terms: Sequence[_Term], cells: Sequence[Cell], other: str) -> npt.NDArray[np.float64]:

@@ -159,7 +159,7 @@ class Figures:
     cells: list[Cell]
     works: list[SameWork]
     works_of_one_stack: int
-    works_apart: int  # that every stack did where it computes otherwise, as on processors of another kind
+    works_apart: int  # that stacks did where they compute otherwise, as on processors of another kind
     by_chance: int  # runs whose last bits may differ by chance: no weights of theirs are compared
     without_digest: int  # runs whose programs reported no digest of their weights
     not_run: list[MissingRun]
@@ -395,10 +395,10 @@ def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int, int]:
                 digests.setdefault(record.specification.stack, []).append(record.weights_digest)
             work = each[0].specification.work
             compared.append(SameWork(work.workers, work.epochs, work.seed, each[0].work_digest, digests))
-        if several or len({record.specification.stack for record in found}) == 1:
-            of_one_stack += len(alike) - len(several)
+        if len({record.specification.stack for record in found}) == 1:
+            of_one_stack += len(alike)
         else:
-            apart += 1
+            apart += len(alike) > len(several)
     return compared, of_one_stack, apart
 
 

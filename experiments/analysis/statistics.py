@@ -161,11 +161,15 @@ def differences_together(found: Sequence[Difference]) -> list[Difference]:
     ]
 
 
-def simultaneous(samples: Sequence[Sequence[float]]) -> list[Difference]:
+def simultaneous(samples: Sequence[Sequence[float]], usual: float) -> list[Difference]:
     """The mean of each sample, with intervals that hold all at once (Bonferroni), and p corrected alike.
 
     An interval excludes 0 exactly if its p is below 1 - LEVEL. Of a single value, or of values that don't
     differ at all, there is neither: no measured time is exact, so values without spread say nothing of it.
+
+    Args:
+        samples: of each mean.
+        usual: how large the values are that these are differences of, to tell a spread from rounding.
 
     Raises:
         ValueError: a sample is empty.
@@ -177,7 +181,7 @@ def simultaneous(samples: Sequence[Sequence[float]]) -> list[Difference]:
     for values in samples:
         mean, n = float(np.mean(values)), len(values)
         error = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else 0.0
-        if error <= abs(mean) * 1e-12:
+        if error <= abs(usual) * 1e-12:
             found.append(Difference(mean, None, None, None, None, None, n))
             continue
         half = float(stats.t.ppf(1 - (1 - LEVEL) / 2 / number, n - 1)) * error

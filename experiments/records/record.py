@@ -275,10 +275,12 @@ class Record(FiniteModel):
 
     @property
     def processors(self) -> tuple[str | None, ...]:
-        """The processor of each rank's node, in rank order; None where the node is not known.
+        """What each rank computed on, in rank order: its GPU, or its node's processor; None if not known.
 
         The last bits of weights depend on them, unless the run's kernels are portable.
         """
+        if self.specification.conditions.device == "cuda":
+            return tuple(rank.gpu.name if rank.gpu else None for rank in self.ranks)
         nodes = self.environment.nodes
         return tuple(nodes[rank.node].cpu if rank.node in nodes else None for rank in self.ranks)
 

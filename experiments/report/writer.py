@@ -50,8 +50,8 @@ from experiments.util.files import write_whole
 
 TEMPLATES: Final = Path(__file__).parent / "templates"
 SHOWN: Final = {
-    "times": "Training time by stack and number of workers, here and in the dissertation; each bar is the "
-    "mean of n runs, each dot one of them.",
+    "times": "Training time by stack and number of workers; each bar is the mean of n runs, each dot one of "
+    "them.",
     "phases": "Where the time of every stack goes, phase by phase; each bar shows the means of n runs, each "
     "dot the total of one of them.",
     "why": "How much training time each step of a ladder removes.",
@@ -111,7 +111,7 @@ def report_tables(analysis: Analysis) -> list[Table]:
         *users_tables(analysis.occasions),
         programs_table(analysis),
         *organisation_tables(analysis),
-        decisions_table(analysis),
+        *([] if figures.campaign.simulated else [decisions_table(analysis)]),
         records_table(figures),
     ]
     return [table for table in tables if table.rows]

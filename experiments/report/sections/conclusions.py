@@ -109,7 +109,7 @@ def _apart(works: int) -> str:
     if not works:
         return ""
     return (
-        f"{counted(works, 'workload')} ran with other threads, or on processors of another kind, on every "
+        f"{counted(works, 'workload')} ran with other threads, or on processors of another kind, on some "
         "stack, so the last bits of their weights can't be compared; bits: portable makes processors alike."
     )
 

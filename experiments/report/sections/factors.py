@@ -109,6 +109,9 @@ def _remarks(each: Recipes) -> list[str]:
     where = f"{each.other}, {counted(each.workers, 'worker')}, {counted(each.epochs, 'epoch')}"
     whole = each.cells == each.of
     remarks = [] if whole else [f"{where}: {each.cells} of the {each.of} cells of a full factorial were run."]
+    if each.seeds_left_out:
+        left = counted(each.seeds_left_out, "seed")
+        remarks.append(f"{where}: {left} left out, for want of runs or because of other cells.")
     if each.confounded:
         remarks.append(f"{where}: the runs can't tell apart, so it is left out: {listed(each.confounded)}.")
     return remarks

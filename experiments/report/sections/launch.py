@@ -9,22 +9,22 @@ from experiments.report.tables import Table, columns
 from experiments.util.words import counted, listed
 
 TITLE: Final = "What the launches differ in"
-CHANGING: Final = (
-    "On every stack these change from run to run, or from rank to rank, and are not compared: {names}."
-)
+CHANGING: Final = "On every stack these change from run to run, and are not compared: {names}."
 
 
 def launch_table(found: LaunchDifferences) -> Table:
     """Everything that the ranks of the stacks noted otherwise; no rows if there was nothing to compare."""
+    rows = [
+        [each.group, each.name, *(" or ".join(each.values[side]) for side in found.sides)]
+        for each in found.differing
+    ] or [["nothing", "", *("the same" for _ in found.sides)]]
     return Table(
         title=TITLE,
-        before="Just before it trains, every rank notes what it was given and what it runs on. "
-        f"{counted(found.same, 'thing')} of it are the same on all stacks; these are not. A launch can make "
-        "training slower by nothing else; what a stack does while its ranks train is not in this list.",
+        before="Before ranks meet, each notes what it was given and what it runs on. Compared are those at "
+        "the same place of equally large runs under equal conditions. The same on all stacks: "
+        f"{counted(found.same, 'thing')}. Not the same are those below: what a launch does to the time of "
+        "training is among them, as far as it is noted; what a stack does while its ranks train is not.",
         columns=columns("what", "name", *found.sides, words=("what", "name", *found.sides)),
-        rows=[
-            [each.group, each.name, *(" or ".join(each.values[side]) for side in found.sides)]
-            for each in (found.differing if found.compared else [])
-        ],
+        rows=rows if found.compared else [],
         after=[CHANGING.format(names=listed(found.changing))] if found.changing else [],
     )

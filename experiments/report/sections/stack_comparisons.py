@@ -12,6 +12,7 @@ from experiments.report.names import stack_text
 from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 from experiments.report.verdict_words import corrected_text, verdict
+from experiments.util.words import counted
 
 WEIGHTS_DIFFER: Final = "Equal work did NOT give equal weights, so nothing follows from these ratios. "
 UNPROVEN: Final = "Equal work is not proven, so nothing follows from these ratios. "
@@ -28,31 +29,28 @@ def doubt_of(figures: Figures) -> str:
     """Why nothing follows from ratios between stacks; empty if nothing speaks against them."""
     if figures.weights_differ:
         return WEIGHTS_DIFFER
-    return UNPROVEN if figures.unproven else ""
+    return UNPROVEN if figures.unproven or (figures.works_apart and not figures.works) else ""
 
 
 def excluded_sentences(found: Sequence[StackComparison]) -> list[str]:
-    """What the intervals exclude of what the dissertation's stacks take more for a step, stack by stack."""
+    """What the intervals exclude of what the dissertation's stacks take more for a step."""
+    groups: dict[tuple[str, int, bool], list[StackComparison]] = {}
+    for each in found:
+        if each.excludes_published and each.published_step_s is not None:
+            above = each.more_a_step.mean > each.published_step_s
+            groups.setdefault((each.cell.stack, each.cell.workers, above), []).append(each)
     sentences = []
-    for stack in dict.fromkeys(each.cell.stack for each in found):
-        judged = [each for each in found if each.cell.stack == stack and each.published_step_s is not None]
-        excluded = [each for each in judged if each.excludes_published]
-        if excluded:
-            lows = [each.more_a_step.low for each in excluded if each.more_a_step.low is not None]
-            highs = [each.more_a_step.high for each in excluded if each.more_a_step.high is not None]
-            there = [each.published_step_s for each in excluded if each.published_step_s is not None]
-            cells = "" if len(excluded) == len(judged) else f" in {len(excluded)} of {len(judged)} cells"
-            sentences.append(
-                f"{stack} adds {interval(min(lows), max(highs), STEP)} ms to a step{cells}; what it adds in "
-                f"the dissertation ({_ends(there)} ms) is excluded here."
-            )
+    for (stack, workers, _), excluded in groups.items():
+        lows = [each.more_a_step.low for each in excluded if each.more_a_step.low is not None]
+        highs = [each.more_a_step.high for each in excluded if each.more_a_step.high is not None]
+        judged = sum((each.cell.stack, each.cell.workers) == (stack, workers) for each in found)
+        cells = "" if len(excluded) == judged else f" in {len(excluded)} of {judged} cells"
+        sentences.append(
+            f"With {counted(workers, 'worker')} {stack} adds {interval(min(lows), max(highs), STEP)} ms to a "
+            f"step{cells}; what it adds in the dissertation "
+            f"({number(excluded[0].published_step_s, STEP)} ms) is excluded here."
+        )
     return sentences
-
-
-def _ends(values: Sequence[float]) -> str:
-    """`+116.0`, or `+116.0 to +120.0`."""
-    ends = list(dict.fromkeys(number(end, STEP) for end in (min(values), max(values))))
-    return " to ".join(ends)
 
 
 def comparisons_table(found: Sequence[StackComparison], baseline: str, doubt: str = "") -> Table:
@@ -63,8 +61,9 @@ def comparisons_table(found: Sequence[StackComparison], baseline: str, doubt: st
         + (
             "Geometric means of the ratios between runs with the same seed; the intervals are Student's, of "
             f"their logarithms. {corrected_text([each.ratio.p for each in found])} "
-            "Ms more a step: of train_s, evaluation included, with 95 % intervals that hold all at once "
-            "(Bonferroni); the dissertation's by a line through its two lengths."
+            "Ms more a step: of train_s, evaluation and what is fixed included, with 95 % intervals that "
+            "hold all at once (Bonferroni); the dissertation's by a line through its two lengths, without "
+            "what is fixed."
         ),
         columns=columns(
             "stack",

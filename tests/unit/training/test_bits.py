@@ -11,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from tests.unit.training.training_helpers import Datasets, data_spec, load, run_spec
-from training import bits
+from training import bits, known_answer
 from training.bits import PORTABLE, pin_kernels
 from training.errors import LaunchError
 from training.spec import Conditions
@@ -73,3 +73,12 @@ def test_a_processor_without_these_kernels_is_refused(
 def test_it_is_refused_on_gpus() -> None:
     with pytest.raises(ValidationError, match="is of processors, and the device is cuda"):
         Conditions(bits="portable", device="cuda")
+
+
+def test_the_known_answer_pins_the_same_kernels() -> None:
+    assert known_answer.PORTABLE == PORTABLE
+
+
+def test_variables_that_it_sets_are_not_the_inventorys() -> None:
+    with pytest.raises(ValidationError, match="sets MKL_CBWR itself; leave it out of rank_environment"):
+        Conditions(bits="portable", rank_environment={"MKL_CBWR": "AVX2"})

@@ -52,6 +52,13 @@ def test_its_number_depends_on_every_value_of_a_batch() -> None:
         changed = {key: tensor.clone() for key, tensor in batch.items()}
         changed[name][2, 1] += 1
         assert signal(changed) != before
+    for other in (
+        batch["ids"].flip(0),
+        batch["ids"] + 1009,
+        batch["ids"].double(),
+        batch["ids"].reshape(4, 3),
+    ):
+        assert signal(batch | {"ids": other}) != before
     assert -1 <= float(before) <= 1 and signal(dict(reversed(batch.items()))) == before
 
 

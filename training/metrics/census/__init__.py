@@ -1,12 +1,13 @@
 """The launch census: all of a rank's process, its machine and its software that a launch can change.
 
-Taken in every rank just before it trains. Two stacks that train the same work can only differ in time by what
-differs here, by what they do while they train, or by what the machine does beside them.
+Taken in every rank before the ranks meet, so that none waits for another's. Two stacks that train the same
+work differ in time by what differs here, by what they do while they train, or by what the machine does beside
+them. Network interfaces, I/O priority and security modules are not noted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from training.metrics.census import machine, process, software
@@ -21,17 +22,26 @@ def take_census(places: Mapping[str, Path]) -> Census:
     Args:
         places: folders by their purpose (`data`, `code`, `results`), for what they are mounted from.
     """
-    return {
-        "environment": process.environment(),
-        "limits": process.limits(),
-        "process": process.state(),
-        "threads": process.threads(),
-        "cgroup": machine.cgroup(),
-        "mounts": machine.mounts(places),
-        "kernel": machine.kernel(),
-        "processor": machine.processor(),
-        "arithmetic": software.arithmetic(),
-        "memory": software.memory(),
-        "shared libraries": software.shared_libraries(),
-        "packages": software.packages(),
+    groups: dict[str, Callable[[], dict[str, str]]] = {
+        "environment": process.environment,
+        "limits": process.limits,
+        "process": process.state,
+        "threads": process.threads,
+        "cgroup": machine.cgroup,
+        "mounts": lambda: machine.mounts(places),
+        "kernel": machine.kernel,
+        "processor": machine.processor,
+        "arithmetic": software.arithmetic,
+        "memory": software.memory,
+        "shared libraries": software.shared_libraries,
+        "packages": software.packages,
     }
+    return {name: _noted(take) for name, take in groups.items()}
+
+
+def _noted(take: Callable[[], dict[str, str]]) -> dict[str, str]:
+    """A group; if it can't be read, why: no run fails because of that."""
+    try:
+        return take()
+    except (OSError, ValueError) as error:
+        return {"trouble": f"{type(error).__name__}: {error}"}

@@ -25,6 +25,7 @@ CGROUP_FILES: Final = {
     "memory.swap.max": "max",
     "pids.max": "max",
     "cpu.cfs_quota_us": "-1",
+    "cpu.cfs_period_us": "100000",
     "cpu.shares": "1024",
     "memory.limit_in_bytes": "9223372036854771712",
 }
@@ -66,22 +67,24 @@ OF_CPUINFO: Final = {
     "model name": "model",
     "microcode": "microcode",
     "cache size": "cache",
+    "CPU implementer": "implementer",
+    "CPU part": "part",
 }
-"""Lines of /proc/cpuinfo on x86, by what they say."""
+"""Lines of /proc/cpuinfo, on x86 and on ARM, by what they say."""
 
 INSTRUCTIONS: Final = ("sse4", "avx", "fma", "f16c", "amx", "asimd", "sve", "bf16", "i8mm")
 """How the names of the instruction sets begin that numeric libraries choose their kernels by."""
 
 
 def cgroup() -> dict[str, str]:
-    """Its cgroups, and what limits them or those above, by file and path."""
+    """Its cgroups, and what limits them or those above, by file and how many levels above."""
     found = {}
     for line in (text_of(PROC / "self" / "cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         found[f"path of {controllers}" if controllers else "path"] = path
         root = SYS / "fs" / "cgroup" / controllers
-        for folder in _up(path):
-            found |= _limits(root / folder.lstrip("/"), folder)
+        for level, folder in enumerate(_up(path)):
+            found |= _limits(root / folder.lstrip("/"), f"{level} above" if level else "its own")
     return dict(sorted(found.items()))
 
 
@@ -91,10 +94,10 @@ def _up(path: str) -> Iterator[str]:
     yield from map(str, PurePosixPath(path).parents)
 
 
-def _limits(folder: Path, path: str) -> dict[str, str]:
+def _limits(folder: Path, which: str) -> dict[str, str]:
     values = {name: text_of(folder / name) for name in CGROUP_FILES}
     return {
-        f"{name} of {path}": value
+        f"{name}, {which}": value
         for name, value in values.items()
         if value is not None and value != CGROUP_FILES[name]
     }
@@ -102,7 +105,7 @@ def _limits(folder: Path, path: str) -> dict[str, str]:
 
 def mounts(places: Mapping[str, Path]) -> dict[str, str]:
     """What each place is mounted from: file system, source and options, as in /proc/self/mountinfo."""
-    table = [line.split() for line in (text_of(PROC / "self" / "mountinfo") or "").splitlines()]
+    table = [line.split(" ") for line in (text_of(PROC / "self" / "mountinfo") or "").splitlines()]
     return {purpose: text for purpose, place in places.items() if (text := _mount_of(place, table))}
 
 
@@ -110,8 +113,9 @@ def _mount_of(place: Path, table: list[list[str]]) -> str | None:
     below = [fields for fields in table if place.resolve().is_relative_to(_unescaped(fields[4]))]
     if not below:
         return None
-    fields = max(below, key=lambda fields: len(fields[4]))  # a later one of equal length covers the earlier
-    file_system, source, _ = fields[fields.index("-") + 1 :]
+    # Of mounts on the same point the last one covers the others.
+    fields = max(reversed(below), key=lambda fields: len(fields[4]))
+    file_system, source = fields[fields.index("-") + 1 :][:2]
     return f"{file_system} {source} ({fields[5]})"
 
 
@@ -141,12 +145,13 @@ def processor() -> dict[str, str]:
     found = {words: about[name] for name, words in OF_CPUINFO.items() if about.get(name)}
     flags = about.get("flags") or about.get("Features") or ""
     found["instructions"] = " ".join(sorted(flag for flag in flags.split() if _counts(flag)))
-    found["hypervisor"] = "yes" if "hypervisor" in flags.split() else "none to be seen"
+    if "flags" in about:  # only x86 says
+        found["hypervisor"] = "yes" if "hypervisor" in flags.split() else "none to be seen"
     folder = SYS / "devices" / "system" / "cpu"
     found |= {name: text for name, path in FREQUENCY_FILES.items() if (text := text_of(folder / path))}
     for cache in sorted((folder / "cpu0" / "cache").glob("index*")):
         level, kind, size = (text_of(cache / name) for name in ("level", "type", "size"))
-        found[f"L{level} {kind}"] = f"{size}"
+        found |= {f"L{level} {kind}": size} if size else {}
     return found
 
 

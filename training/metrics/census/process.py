@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import resource
@@ -12,10 +13,24 @@ from typing import Final
 
 from training.util.files import text_of
 
+#: Names of variables, with spaces for underscores, whose values are not shown.
 SECRET: Final = re.compile(
-    r"(?i)secret|passw|credential|auth|cookie|private|(?<![a-z])(token|key)s?(?![a-z])"
+    r"(?i)secret|passw|passphrase|credential|auth|cookie|private|webhook|connection ?string|api ?key"
+    r"|(?<![a-z])(pass|pwd|tokens?|keys?|pat|jwt|dsn|sas|sig)(?![a-z])|sshpass"
 )
-LOGIN: Final = re.compile(r"(\w+://)[^/\s@]+@")
+#: What looks like a secret in any value, and how it is shown: pairs, in JSON, too; logins; JSON web tokens.
+IN_VALUES: Final = (
+    (
+        re.compile(
+            r"""(?ix)([\w.-]*(?:secret|passw|passphrase|credential|token|key|auth|signature)[\w.-]*
+            |(?<![\w.-])(?:pass|pwd|sig|pw))(["']?\s*[=:]\s*["']?)(?!["'{[])[^\s,;&"']+"""
+        ),
+        r"\1\2***",
+    ),
+    (re.compile(r"(\w+://)?[^\s/:@\"']+:[^\s\"']+@"), r"\1***@"),
+    (re.compile(r"(\w+://)[^\s/@]+@"), r"\1***@"),
+    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), "***"),
+)
 MASK: Final = "***"
 LONGEST: Final = 2000  # characters of a value
 POLICIES: Final = {
@@ -38,11 +53,23 @@ OF_STATUS: Final = {
 
 def environment() -> dict[str, str]:
     """The environment's variables; what may be a secret is masked."""
-    return {name: _masked(name, value)[:LONGEST] for name, value in sorted(os.environ.items())}
+    return {name: _shortened(_masked(name, value)) for name, value in sorted(os.environ.items())}
 
 
 def _masked(name: str, value: str) -> str:
-    return MASK if SECRET.search(name.replace("_", " ")) else LOGIN.sub(rf"\1{MASK}@", value)
+    if SECRET.search(name.replace("_", " ")):
+        return MASK
+    for pattern, shown in IN_VALUES:
+        value = pattern.sub(shown, value)
+    return value
+
+
+def _shortened(text: str) -> str:
+    """The text, or its beginning and a digest of all of it."""
+    if len(text) <= LONGEST:
+        return text
+    digest = hashlib.sha256(text.encode(errors="replace")).hexdigest()
+    return f"{text[:LONGEST]}… (SHA-256 of all: {digest[:12]})"
 
 
 def limits() -> dict[str, str]:

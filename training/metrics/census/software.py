@@ -34,10 +34,13 @@ def packages() -> dict[str, str]:
     """The version of every package that Python would import, from the names of their folders on its path."""
     found: dict[str, str] = {}
     for folder in map(Path, sys.path):
-        if folder.is_dir():
-            for entry in sorted(folder.glob("*.dist-info")):
-                name, _, version = entry.stem.rpartition("-")
-                found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), version)
+        try:
+            entries = sorted(folder.glob("*.dist-info"))
+        except OSError:
+            continue  # it may not be read, so nothing is imported from it
+        for entry in entries:
+            name, _, version = entry.stem.rpartition("-")
+            found.setdefault(re.sub(r"[-_.]+", "-", name).lower(), version)
     return dict(sorted(found.items()))
 
 

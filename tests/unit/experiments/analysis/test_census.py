@@ -40,9 +40,30 @@ def test_what_is_the_same_on_every_node_is_no_difference_though_nodes_differ() -
 
 def test_nodes_that_only_one_side_used_are_not_compared() -> None:
     found = launch_differences(
-        {"ddp": [record("ddp", noted("fast"), noted("slow"))], "spark": [record("spark", noted("fast"))]}
+        {
+            "ddp": [record("ddp", noted("fast"), noted("slow"))],
+            "spark": [record("spark", noted("fast"), None)],
+        }
     )
-    assert found.differing == [] and found.same == 1
+    assert found.compared and found.differing == [] and found.same == 1
+    assert launch_table(found).texts == [["nothing", "", "the same", "the same"]]
+    elsewhere = launch_differences(
+        {"ddp": [record("ddp", noted(), None)], "spark": [record("spark", None, noted())]}
+    )
+    assert not elsewhere.compared and launch_table(elsewhere).rows == []
+
+
+def test_runs_under_other_conditions_are_not_mixed() -> None:
+    sides = {}
+    for stack in ("ddp", "spark"):
+        runs = []
+        for threads in ("1", "2"):
+            one = record(stack, noted(OMP=threads, LANG="C" if stack == "ddp" else "POSIX"))
+            runs.append(one.model_copy(update={"conditions_digest": threads * 64}))
+        sides[stack] = runs
+    found = launch_differences(sides)
+    assert found.changing == []
+    assert found.differing == [Differing("environment", "LANG", {"ddp": ["C"], "spark": ["POSIX"]})]
 
 
 def test_what_changes_from_run_to_run_is_named_unless_one_side_does_not_have_it() -> None:
@@ -59,12 +80,19 @@ def test_a_runs_own_names_are_no_difference() -> None:
     runs = [record("ddp", None), record("spark", None)]
     sides = {
         run.specification.stack: [
-            record(run.specification.stack, noted(OUT=f"/shared/runs/{run.run_id}/01", ID=f"{at}" * 64))
+            record(
+                run.specification.stack,
+                noted(
+                    OUT=f"/shared/runs/{run.run_id}/01",
+                    SIMULATED=f"/shared/{run.run_id.replace('-w', '-simulated-w')}/01",
+                    ID=f"{at}" * 64,
+                ),
+            )
         ]
         for at, run in enumerate(runs)
     }
     found = launch_differences(sides)
-    assert found.differing == [] and found.same == 3
+    assert found.differing == [] and found.same == 4
 
 
 def test_records_without_a_census_and_those_of_a_stand_in_are_not_compared(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from experiments.analysis.factors import Recipes, recipes
 from experiments.analysis.figures import figures_of
 from experiments.campaign.plan import PlannedRun
+from experiments.records.record import Record
 from experiments.report.sections.factors import factors_table
 from tests.unit.experiments.analysis.test_figures import of_specification
 from tests.unit.experiments.made_up_records import campaign, record, spec
@@ -30,7 +31,23 @@ def found_in(
     noise_ms: float = 1.0,
 ) -> list[Recipes]:
     """What the analysis finds in runs of ddp and spark whose steps take so long, and noise."""
-    noise, plan, records = random.Random(1), [], []
+    return found_by(folder, made(step_ms, factors, seeds, keep, noise_ms))
+
+
+def found_by(folder: Path, runs: Sequence[tuple[PlannedRun, Record]]) -> list[Recipes]:
+    """What the analysis finds in these runs."""
+    return recipes(figures_of(campaign(folder, [run for run, _ in runs], [found for _, found in runs])))
+
+
+def made(
+    step_ms: Callable[[str, dict[str, Any]], float],
+    factors: Factors,
+    seeds: int,
+    keep: Callable[[str, dict[str, Any]], bool] = lambda *_: True,
+    noise_ms: float = 1.0,
+) -> list[tuple[PlannedRun, Record]]:
+    """Such runs, with their records."""
+    noise, runs = random.Random(1), []
     for stack, *values in itertools.product(["ddp", "spark"], *factors.values()):
         settings = dict(zip(factors, values, strict=True))
         for seed in range(1, seeds + 1) if keep(stack, settings) else ():
@@ -39,10 +56,11 @@ def found_in(
             specification = one.model_copy(update={"conditions": conditions})
             ms = step_ms(stack, settings) + 3 * seed + noise.gauss(0, noise_ms)  # a seed's own shift cancels
             train_s = ms / 1000 * specification.work.steps
-            records.append(record(stack, 2, train_s, train_s + 9, seed, **of_specification(specification)))
+            found = record(stack, 2, train_s, train_s + 9, seed, **of_specification(specification))
             axes = {"stack": stack, "workers": 2, "epochs": 2, "seed": seed} | settings
-            plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
-    return recipes(figures_of(campaign(folder, plan, records)))
+            planned = PlannedRun(run_id=specification.run_id, axes=axes, specification=specification)
+            runs.append((planned, found))
+    return runs
 
 
 def test_what_costs_any_stack_is_no_interaction_and_what_costs_one_more_is(tmp_path: Path) -> None:
@@ -140,4 +158,24 @@ def test_a_single_seed_and_times_without_spread_claim_nothing(tmp_path: Path) ->
             tmp_path / name, lambda stack, _: 50 + 9 * (stack == "spark"), seeds=seeds, noise_ms=noise_ms
         )
         assert found.stack_alone.mean == pytest.approx(9, abs=4)
-        assert (found.stack_alone.p, found.stack_alone.low) == (None, None)
+        for each in found.differences:
+            assert (each.p, each.low, each.high) == (None, None, None)
+
+
+def test_a_seed_with_other_cells_is_left_out_and_not_taken_for_the_first_value(tmp_path: Path) -> None:
+    def step_ms(stack: str, given: dict[str, Any]) -> float:
+        return 50 + 9 * int(stack == "spark") + 1000 * int(given["threads"] == 3)
+
+    runs = made(step_ms, {"threads": [1, 2, 3]}, seeds=3)
+    # Seed 3 has 3 threads in the place of 2.
+    kept = [
+        (run, found)
+        for run, found in runs
+        if run.axes["threads"] == 1 or (run.axes["threads"] == 3) == (run.axes["seed"] == 3)
+    ]
+    (some,) = found_by(tmp_path, kept)
+    assert some.seeds_left_out == 1 and [each.value for each in some.effects] == [2]
+    assert some.effects[0].on_baseline.mean == pytest.approx(0, abs=3)
+    assert factors_table([some]).after == [
+        "spark, 2 workers, 2 epochs: 1 seed left out, for want of runs or because of other cells."
+    ]

@@ -143,7 +143,7 @@ def test_weights_of_processors_of_another_kind_are_compared_only_if_kernels_are_
     figures = figures_of(campaign(tmp_path / "machine", plan, [first, other]))
     assert (figures.works, figures.works_of_one_stack, figures.works_apart) == ([], 0, 1)
     assert weights_sentence(figures) == (
-        "1 workload ran with other threads, or on processors of another kind, on every stack, so the last "
+        "1 workload ran with other threads, or on processors of another kind, on some stack, so the last "
         "bits of their weights can't be compared; bits: portable makes processors alike."
     )
 

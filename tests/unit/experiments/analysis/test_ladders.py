@@ -176,7 +176,9 @@ def test_the_summary_says_which_steps_are_certain(tmp_path: Path) -> None:
     analysis = analyse(ladder(tmp_path, seeds=4, tokenizing_s=8.0, stack_s=0.0, noise_s=0.5))
     seconds = analysis.waterfalls[0].steps[0].seconds
     excluded, said = conclusions(analysis)
-    assert re.fullmatch(r"spark adds .* ms to a step; .* \(\+120\.2 ms\) is excluded here\.", excluded)
+    assert re.fullmatch(
+        r"With 2 workers spark adds .* ms to a step; .* \(\+120\.2 ms\) is excluded here\.", excluded
+    )
     assert said == (
         f'Among the ladders\' steps, Spark: 2 workers, 2 epochs: "{START}" takes {seconds.low:.2f} to '
         f'{seconds.high:.2f} s longer than "{MIDDLE}"; 1 of 2 can\'t tell.'

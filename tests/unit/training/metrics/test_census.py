@@ -62,7 +62,30 @@ def test_what_a_launch_changes_is_all_that_differs(tmp_path: Path) -> None:
         ("AWS_ACCESS_KEY_ID", "abc", "***"),
         ("DET_SESSION_TOKEN", "abc", "***"),
         ("PGPASSWORD", "abc", "***"),
+        ("DET_PASS", "abc", "***"),
+        ("MYSQL_PWD", "abc", "***"),
+        ("OPENAI_APIKEY", "abc", "***"),
+        ("GITHUB_PAT", "abc", "***"),
+        ("SLACK_WEBHOOK_URL", "https://hooks/abc", "***"),
+        ("AZURE_STORAGE_CONNECTION_STRING", "AccountKey=abc", "***"),
         ("PROXY", "http://me:abc@proxy:3128", "http://***@proxy:3128"),
+        ("PROXY", "me:abc@proxy:3128", "***@proxy:3128"),
+        ("PROXY", "http://me:a/b@proxy:3128", "http://***@proxy:3128"),
+        (
+            "PYSPARK_SUBMIT_ARGS",
+            "--conf spark.authenticate.secret=abc --name x",
+            "--conf spark.authenticate.secret=*** --name x",
+        ),
+        (
+            "DET_EXPERIMENT_CONFIG",
+            '{"secret_key": "abc", "registry_auth": {"password": "abc"}, "cpu": ["HF_TOKEN=abc"]}',
+            '{"secret_key": "***", "registry_auth": {"password": "***"}, "cpu": ["HF_TOKEN=***"]}',
+        ),
+        ("DATA", "https://store/x?sig=abc&se=2", "https://store/x?sig=***&se=2"),
+        ("DATA", "https://store/x?X-Amz-Signature=abc", "https://store/x?X-Amz-Signature=***"),
+        ("SAID", "eyJhbGciOi.eyJzdWIi.c2ln", "***"),
+        ("PATH", "/usr/bin:/bin", "/usr/bin:/bin"),
+        ("NCCL_SOCKET_IFNAME", "eth0", "eth0"),
         ("TOKENIZERS_PARALLELISM", "false", "false"),
         ("KEYBOARD", "de", "de"),
     ],
@@ -111,6 +134,39 @@ def test_limits_of_a_cgroup_and_of_those_above_it_are_noted(
     monkeypatch.setattr(machine, "SYS", tmp_path)
     assert machine.cgroup() == {
         "path": "/slice/run",
-        "cpu.max of /slice": "50000 100000",
-        "memory.max of /slice/run": "1073741824",
+        "cpu.max, 1 above": "50000 100000",
+        "memory.max, its own": "1073741824",
     }
+
+
+def test_of_mounts_on_one_point_the_last_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "self").mkdir()
+    lines = [
+        "20 1 8:1 / / rw - ext4 /dev/sda1 rw",
+        f"21 20 0:30 / {tmp_path} rw,relatime - autofs systemd-1 rw",
+        f"22 21 0:31 / {tmp_path} rw,noatime - nfs4 master:/shared rw",
+        "23 20 0:32 / /run rw - tmpfs  rw",
+    ]
+    (tmp_path / "self" / "mountinfo").write_text("\n".join(lines))
+    monkeypatch.setattr(machine, "PROC", tmp_path)
+    assert machine.mounts({"data": tmp_path / "x"}) == {"data": "nfs4 master:/shared (rw,noatime)"}
+
+
+def test_what_cannot_be_read_is_said_and_fails_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable() -> dict[str, str]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(machine, "kernel", unreadable)
+    found = take_census({"data": tmp_path})
+    assert found["kernel"] == {"trouble": "PermissionError: [Errno 13] Permission denied"}
+    assert found["processor"] and found["packages"]
+
+
+def test_a_long_value_is_cut_with_a_digest_of_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = []
+    for end in "ab":
+        monkeypatch.setenv("LONG", "x" * 3000 + end)
+        shown.append(process.environment()["LONG"])
+    assert len(set(shown)) == 2 and all(len(each) < 2100 for each in shown)
