@@ -23,6 +23,7 @@ from tests.standins import systemd
 from tests.standins.determined import master as standin
 from tests.unit.determined.search_answers import SearchHandler, Trial
 from tests.unit.roles.loading import ROOT, played_here, value_of
+from training.bits import PORTABLE
 
 VARS = "roles/determined/vars/main.yml"
 GIVEN: dict[str, Any] = {
@@ -57,6 +58,15 @@ def test_the_run_decides_what_the_search_leaves_open() -> None:
     )
     assert made["environment"]["image"] == "master:5000/trainbed@sha256:abc"
     assert {"OMP_NUM_THREADS=4", "NCCL_IB_DISABLE=0"} <= set(made["environment"]["environment_variables"])
+
+
+@pytest.mark.parametrize(("bits", "pinned"), [("portable", True), ("machine", False)])
+def test_the_kernels_that_training_pins_are_pinned_by_the_role(bits: str, pinned: bool) -> None:
+    given = copy.deepcopy(GIVEN)
+    given["search_spec"]["conditions"]["bits"] = bits
+    made = value_of("determined_search_experiment", VARS, **given, search_wanted={})
+    wanted = {f"{name}={value}" for name, value in PORTABLE.items()}
+    assert (wanted & set(made["environment"]["environment_variables"])) == (wanted if pinned else set())
 
 
 def test_a_search_is_found_by_its_labels_whatever_its_file_says() -> None:
