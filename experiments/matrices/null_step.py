@@ -23,7 +23,7 @@ SPIN_S = 0.002  # before the end of a wait, during which it asks for the time in
 
 
 def wait_until(moment: float) -> None:
-    """Return at this moment (`time.perf_counter`)."""
+    """Return at this moment (`time.perf_counter`); as training.simulated, which a script can't import."""
     left = moment - time.perf_counter() - SPIN_S
     if left > 0:
         time.sleep(left)
