@@ -20,7 +20,7 @@ import pytest
 from tests.e2e.conftest import provision
 from tests.e2e.determined import DET, ENDED, PASSWORD, TASKS, TOKEN, experiments, matrix_of, slots, states
 from tests.e2e.machines import Container, small_disk
-from tests.e2e.matrices import KILLED_ON_WORKER2, epochs_trained, nothing_runs, records, small
+from tests.e2e.matrices import KILLED_ON_WORKER2, epochs_trained, interrupt, nothing_runs, records, small
 from tests.e2e.testbeds import Testbed, wait_for
 from tests.standins import given
 from tests.standins.determined import packages
@@ -241,10 +241,14 @@ def test_a_run_whose_shared_storage_is_full_says_so(
     nodes = [container(testbed, node) for node in ("master", *WORKERS)]
     with small_disk(nodes, runs, 256, tmp_path):
         process = training(testbed, name, undisturbed.epochs)
-        testbed.node("master", f"fallocate --length $(df --output=avail -B1 {runs} | tail -1) {runs}/filler")
-        record = ended(testbed, process, name)
-        # Nothing of it still uses the disk.
-        wait_for("nothing runs", lambda: nothing_runs(testbed), 60)
+        try:
+            fill = f"dd if=/dev/zero of={runs}/filler bs=1M"
+            testbed.node("master", f"LC_ALL=C {fill} 2>&1 | grep 'No space left on device'")
+            record = ended(testbed, process, name)
+        finally:  # while anything runs, it uses the disk
+            if process.poll() is None:
+                interrupt(process)
+            wait_for("nothing runs", lambda: nothing_runs(testbed), 60)
     assert record["status"] == "failed" and "No space left on device" in record["reason"], record["reason"]
     assert process.returncode != 0 and states(testbed)[-1] == "ERROR"
 
