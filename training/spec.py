@@ -228,6 +228,7 @@ class Conditions(Settings):
         "allocator": "tuned",
         "reporting": "epoch",
         "printed_lines": 0,
+        "repetition": 1,
         "evaluation": "sharded",
         "runtime": "stack",
         "launcher": "stack",
@@ -250,9 +251,8 @@ class Conditions(Settings):
     bits: Bits = "machine"  # portable: kernels that end with the same bits on processors of every vendor
     # in_loop: for each batch; in_run: once, by the stack itself, before its ranks start. All give equal ids.
     tokenizing: Literal["before", "in_loop", "in_run"] = "before"
-    fast_tokenizer: bool = (
-        True  # False: transformers' tokenizer in Python, where texts become ids in the loop
-    )
+    # False: transformers' tokenizer in Python, where texts become ids in the loop.
+    fast_tokenizer: bool = True
     # Of the fast one in the loop; all: as many as the process has cores, as in code that does not limit them.
     tokenizer_threads: Literal["one", "all"] = "one"
     # Of the C library: tuned keeps freed memory for the next step, stock is as people find it.
@@ -278,6 +278,7 @@ class Conditions(Settings):
     # Steps that torch's profiler records on every rank, which takes time: the run counts as disturbed.
     trace: Trace | None = None
     rank_environment: RankEnvironment = Field(default_factory=dict)  # further variables of every rank
+    repetition: int = Field(default=1, ge=1, le=1000)  # which of several runs that are the same in all else
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Conditions:

@@ -11,13 +11,13 @@ from experiments.analysis.figures import PREPARING, Cell, Figures
 from experiments.analysis.ladders import IN_TRAINING
 from experiments.analysis.pairing import paired_by_seed
 from experiments.analysis.statistics import (
+    LEVEL,
     Difference,
     Estimate,
     differences_together,
     estimate,
     mean_difference,
 )
-from experiments.analysis.verdicts import ALPHA
 from experiments.records.compose import CLOCK_TOLERANCE_S
 from experiments.records.record import Record
 
@@ -73,7 +73,7 @@ def added(figures: Figures) -> list[Added]:
 
 def certain(difference: Difference) -> bool:
     """Whether a difference may be claimed, by its corrected p."""
-    return difference.p is not None and difference.p < ALPHA
+    return difference.p is not None and difference.p < 1 - LEVEL
 
 
 def parts_of(record: Record, *, whole: bool = False) -> dict[str, float]:
@@ -147,7 +147,10 @@ def _is_noticed(part: Part) -> bool:
 
 
 def _together(found: Sequence[Added]) -> list[Added]:
-    """The same, with each p corrected for all differences of parts; sums have none of their own."""
+    """The same, with each p corrected for all differences of parts; sums have none of their own.
+
+    The intervals stay those of each difference alone: dozens of parts are shown, and few are asked about.
+    """
     keys = [
         (at, part.name, stack)
         for at, each in enumerate(found)
@@ -157,13 +160,13 @@ def _together(found: Sequence[Added]) -> list[Added]:
     ]
     plain = {(at, part.name): part for at, each in enumerate(found) for part in each.parts}
     corrected = differences_together([plain[at, name].added[stack] for at, name, stack in keys])
-    by_key = dict(zip(keys, corrected, strict=True))
+    p_values = {key: each.p for key, each in zip(keys, corrected, strict=True)}
 
     def with_p(at: int, part: Part) -> Part:
         return replace(
             part,
             added={
-                stack: by_key.get((at, part.name, stack)) or replace(each, p=None, visible=None)
+                stack: replace(each, p=p_values.get((at, part.name, stack)), visible=None)
                 for stack, each in part.added.items()
             },
         )

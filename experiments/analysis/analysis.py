@@ -16,6 +16,7 @@ from experiments.analysis.figures import Figures, figures_of
 from experiments.analysis.from_texts import FromTexts, from_texts
 from experiments.analysis.installing import Installing, installing
 from experiments.analysis.ladders import Waterfall, waterfalls
+from experiments.analysis.noise import Noise, noise
 from experiments.analysis.references import ReferenceCheck, check_references
 from experiments.analysis.resource_use import CellUse, resource_use
 from experiments.analysis.settings import SettingComparison, setting_comparisons
@@ -29,6 +30,7 @@ class Analysis:
 
     figures: Figures
     dissertation: Dissertation
+    noise: Noise
     comparisons: list[StackComparison]
     added: list[Added]
     settings: list[SettingComparison]
@@ -54,8 +56,9 @@ def analyse(campaign: Campaign) -> Analysis:
         UserError: a record, or the file of the references, is damaged.
     """
     figures, published = figures_of(campaign), dissertation()
+    again = noise(figures)
     compared, splits, texts = (
-        comparisons(figures, published),
+        comparisons(figures, published, again.floor),
         time_splits(figures, published),
         from_texts(figures),
     )
@@ -64,18 +67,19 @@ def analyse(campaign: Campaign) -> Analysis:
     return Analysis(
         figures=figures,
         dissertation=published,
+        noise=again,
         comparisons=compared,
         added=added(figures),
-        settings=setting_comparisons(figures),
+        settings=setting_comparisons(figures, again.floor),
         time_splits=splits,
-        waterfalls=waterfalls(figures),
+        waterfalls=waterfalls(figures, again.floor),
         from_texts=texts,
         published=[]
         if figures.unproven or campaign.file.simulated
         else published_figures(figures, published),
         references=check_references(figures),
         resource_use=resource_use(figures.cells),
-        recipes=recipes(figures),
+        recipes=recipes(figures, again.floor),
         launches=between_stacks(figures),
         occasions=found_occasions,
         unmatched_occasions=unmatched,

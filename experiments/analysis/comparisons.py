@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from experiments.analysis.dissertation import LONG, SHORT, Dissertation
 from experiments.analysis.figures import Cell, Figures
-from experiments.analysis.pairing import paired_by_seed, time_ratio
-from experiments.analysis.statistics import Difference, Ratio, Split, ratios_together, simultaneous, split
+from experiments.analysis.pairing import paired_by_seed
+from experiments.analysis.statistics import Difference, Ratio, Split, simultaneous, split
 from experiments.analysis.verdicts import Outcome, outcome
 from experiments.records.record import Record
 from training.registry import DEFAULT
@@ -20,11 +20,11 @@ STEPS: Final = {1: 782, 2: 391}  # per epoch of the dissertation, by workers: 25
 
 @dataclass(frozen=True)
 class StackComparison:
-    """A cell's train_s over the baseline's, paired by seed; p is corrected for all comparisons."""
+    """A cell's train_s over the baseline's, paired by seed; the intervals hold for all comparisons."""
 
     cell: Cell
     ratio: Ratio
-    more_a_step: Difference  # seconds of train_s; its interval holds together with those of all comparisons
+    more_a_step: Difference  # seconds of train_s
     published_step_s: float | None  # the dissertation's, by a line through its two lengths
 
     @property
@@ -52,27 +52,31 @@ class TimeSplit:
     dissertation: Split | None
 
 
-def comparisons(figures: Figures, dissertation: Dissertation) -> list[StackComparison]:
-    """Every cell of a stack other than the baseline whose runs can be paired with the baseline's."""
+def comparisons(
+    figures: Figures, dissertation: Dissertation, floor: float | None = None
+) -> list[StackComparison]:
+    """Every cell of a stack other than the baseline whose runs can be paired with the baseline's.
+
+    Args:
+        figures: the campaign's.
+        dissertation: what it measured.
+        floor: the noise floor, as a fraction of train_s.
+    """
     found = []
     for cell in figures.cells:
         base = sibling(figures.cells, cell, stack=figures.campaign.baseline)
         if cell.stack == figures.campaign.baseline or base is None:
             continue
-        pairs = paired_by_seed(cell.records, base.records)
-        if (ratio := time_ratio(pairs)) is not None:
-            found.append((cell, ratio, [_more_a_step(*pair) for pair in pairs]))
-    together = ratios_together([ratio for _, ratio, _ in found])
-    usual = max((cell.train_s.mean / _steps(cell) for cell, *_ in found if cell.train_s), default=0.0)
-    steps = simultaneous([more for *_, more in found], usual)
+        if cell.overhead_train is not None:
+            pairs = paired_by_seed(cell.records, base.records)
+            found.append((cell, cell.overhead_train, [_more_a_step(*pair) for pair in pairs]))
+    steps = simultaneous([more for *_, more in found])
     return [
-        StackComparison(cell, ratio, step, _published_step_s(figures, dissertation, cell))
-        for (cell, *_), ratio, step in zip(found, together, steps, strict=True)
+        StackComparison(
+            cell, replace(ratio, floor=floor), step, _published_step_s(figures, dissertation, cell)
+        )
+        for (cell, ratio, _), step in zip(found, steps, strict=True)
     ]
-
-
-def _steps(cell: Cell) -> int:
-    return cell.records[0].specification.work.steps
 
 
 def _more_a_step(above: Record, below: Record) -> float:

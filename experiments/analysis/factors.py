@@ -16,13 +16,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
-from experiments.analysis.figures import Cell, Figures
+from experiments.analysis.figures import REPETITION, Cell, Figures
 from experiments.analysis.statistics import Difference, simultaneous
 from experiments.records.record import Record
 
@@ -80,21 +80,26 @@ class _Term:
         )
 
 
-def recipes(figures: Figures) -> list[Recipes]:
-    """Every stack against the baseline, where the matrix crosses stacks with further axes; else nothing."""
+def recipes(figures: Figures, floor: float | None = None) -> list[Recipes]:
+    """Every stack against the baseline, where the matrix crosses stacks with further axes; else nothing.
+
+    `floor` is the noise floor, as a fraction of train_s; of a step it is that share of the baseline's.
+    """
     baseline = figures.campaign.baseline
     groups: dict[tuple[int, int], list[Cell]] = {}
     for cell in figures.cells:
+        if cell.settings.get(REPETITION, 1) != 1:
+            continue
         groups.setdefault((cell.workers, cell.epochs), []).append(cell)
     return [
         found
         for cells in groups.values()
         for other in dict.fromkeys(cell.stack for cell in cells if cell.stack != baseline)
-        if (found := _recipes(cells, baseline, other)) is not None
+        if (found := _recipes(cells, baseline, other, floor)) is not None
     ]
 
 
-def _recipes(cells: Sequence[Cell], baseline: str, other: str) -> Recipes | None:
+def _recipes(cells: Sequence[Cell], baseline: str, other: str, floor: float | None) -> Recipes | None:
     """Two stacks over the factors of these cells; None if there are none, or too few runs."""
     by_seed = _runs_by_seed([cell for cell in cells if cell.stack in (baseline, other)])
     whole = [cell for cell, _ in max(by_seed.values(), key=len, default=[])]
@@ -114,8 +119,9 @@ def _recipes(cells: Sequence[Cell], baseline: str, other: str) -> Recipes | None
     for level in told_apart:
         alone, more = found[_Term(False, *level)], found[_Term(True, *level)]
         samples += [alone, [a + b for a, b in zip(alone, more, strict=True)], more]
-    usual = float(np.mean([seconds for runs in known.values() for _, seconds in runs])) * MS
-    together = simultaneous(samples, usual)
+    usual = [seconds for runs in known.values() for cell, seconds in runs if cell.stack == baseline]
+    floor_ms = None if floor is None else floor * float(np.mean(usual)) * MS
+    together = [replace(each, floor=floor_ms) for each in simultaneous(samples)]
     return Recipes(
         baseline=baseline,
         other=other,

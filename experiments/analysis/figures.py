@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
 from experiments.analysis.pairing import paired_by_seed, time_ratio
-from experiments.analysis.statistics import Estimate, Ratio, estimate
+from experiments.analysis.statistics import Estimate, Ratio, estimate, ratios_together
 from experiments.campaign.campaign import Campaign, CampaignFile, newest_ok
 from experiments.campaign.concurrent import same_occasion
 from experiments.campaign.plan import PlannedRun
@@ -20,6 +20,7 @@ from training.spec import PHASES
 
 PREPARING: Final = "preparing"  # beside the phases: how long runs that begin with texts took to tokenise them
 USUAL_AXES: Final = ("stack", "workers", "epochs", "seed")  # those that every matrix has
+REPETITION: Final = "repetition"  # an axis that changes nothing but the run's name
 SHARES: Final = ("accuracy", "top_5_accuracy")  # metrics that are shares of a split's samples
 Z_95: Final = 1.959963984540054  # two-sided 95 % of the normal distribution
 
@@ -292,7 +293,28 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
                 speed_up=time_ratio(paired_by_seed(alone, records)) if workers > 1 else None,
             )
         )
-    return cells
+    return _together(cells)
+
+
+def _together(cells: Sequence[Cell]) -> list[Cell]:
+    """The same cells; the intervals of each kind of ratio hold for all cells at once."""
+    train, total, speed = (
+        iter(ratios_together([ratio for ratio in ratios if ratio is not None]))
+        for ratios in (
+            [cell.overhead_train for cell in cells],
+            [cell.overhead_total for cell in cells],
+            [cell.speed_up for cell in cells],
+        )
+    )
+    return [
+        replace(
+            cell,
+            overhead_train=cell.overhead_train and next(train),
+            overhead_total=cell.overhead_total and next(total),
+            speed_up=cell.speed_up and next(speed),
+        )
+        for cell in cells
+    ]
 
 
 def _same_batch_alone(

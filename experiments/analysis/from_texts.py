@@ -14,7 +14,7 @@ from experiments.records.record import Record
 
 @dataclass(frozen=True)
 class FromTexts:
-    """A cell whose runs begin with texts; p of `ratio` is corrected for all such cells."""
+    """A cell whose runs begin with texts; intervals of `ratio` hold for all of them."""
 
     cell: Cell
     records: list[Record]  # those that count

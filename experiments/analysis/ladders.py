@@ -17,7 +17,7 @@ from experiments.analysis.statistics import (
     estimate,
     mean_difference,
 )
-from experiments.analysis.verdicts import ALPHA
+from experiments.analysis.verdicts import sign
 from experiments.campaign.plan import PlannedRun
 from experiments.matrix.ladders import Ladder, Rung
 from experiments.records.record import Record
@@ -26,8 +26,8 @@ IN_TRAINING: Final = ("data", "forward", "backward", "exposed_sync", "optimiser"
 """The named phases within train_s; the rest of it is `other`."""
 MOST: Final = 2  # phases shown for each step
 
-StepOutcome = Literal["costs", "saves", "open", "single"]
-"""`open`: no difference is shown; `single`: there is only one pair."""
+StepOutcome = Literal["costs", "saves", "open", "none"]
+"""`open`: no difference is shown; `none`: there is no interval to judge by."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,11 @@ class Step:
 
     @property
     def outcome(self) -> StepOutcome:
-        """What the change shows, by a p corrected for all steps of the report."""
-        if self.seconds.p is None:
-            return "single"
-        if self.seconds.p >= ALPHA:
-            return "open"
-        return "costs" if self.seconds.mean > 0 else "saves"
+        """What the change shows, by an interval that holds with those of all steps of the report."""
+        shown = sign(self.seconds)
+        if shown is None:
+            return "none"
+        return "open" if shown == 0 else "costs" if shown > 0 else "saves"
 
     @property
     def certain(self) -> bool:
@@ -84,8 +83,11 @@ class Waterfall:
         return [*self.steps, *([self.whole] if self.whole else [])]
 
 
-def waterfalls(figures: Figures) -> list[Waterfall]:
-    """Every ladder of the matrix, once for each set of axes that its rungs leave open."""
+def waterfalls(figures: Figures, floor: float | None = None) -> list[Waterfall]:
+    """Every ladder of the matrix, once for each set of axes that its rungs leave open.
+
+    `floor` is the noise floor, as a fraction of train_s; of a ladder's seconds it is that of the last rung's.
+    """
     counting = {record.run_id: record for record in figures.counting if not record.among_users}
     found = [
         waterfall
@@ -93,16 +95,28 @@ def waterfalls(figures: Figures) -> list[Waterfall]:
         for waterfall in _of_ladder(ladder, figures.campaign.measured, counting)
     ]
     steps = [step for each in found for step in each.every_step]
-    together = differences_together([step.seconds for step in steps])
-    by_step = {id(step): replace(step, seconds=each) for step, each in zip(steps, together, strict=True)}
+    seconds = differences_together([step.seconds for step in steps])
+    # A share says the same as its seconds, and is no comparison of its own.
+    percent = iter(differences_together([step.percent for step in steps if step.percent]))
+    by_step = {
+        id(step): replace(step, seconds=each, percent=next(percent) if step.percent else None)
+        for step, each in zip(steps, seconds, strict=True)
+    }
     return [
         replace(
             each,
-            steps=[by_step[id(step)] for step in each.steps],
-            whole=by_step[id(each.whole)] if each.whole else None,
+            steps=[_above_noise(by_step[id(step)], each, floor) for step in each.steps],
+            whole=_above_noise(by_step[id(each.whole)], each, floor) if each.whole else None,
         )
         for each in found
     ]
+
+
+def _above_noise(step: Step, waterfall: Waterfall, floor: float | None) -> Step:
+    """The step, with the noise floor in seconds."""
+    if floor is None:
+        return step
+    return replace(step, seconds=replace(step.seconds, floor=floor * waterfall.rungs[-1][1].mean))
 
 
 def _of_ladder(

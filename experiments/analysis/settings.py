@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments.analysis.comparisons import sibling
-from experiments.analysis.figures import USUAL_AXES, Cell, Figures
+from experiments.analysis.figures import REPETITION, USUAL_AXES, Cell, Figures
 from experiments.analysis.pairing import paired_by_seed, time_ratio
 from experiments.analysis.statistics import Ratio, ratios_together
 from experiments.analysis.verdicts import Outcome, outcome
@@ -14,7 +14,7 @@ from experiments.analysis.verdicts import Outcome, outcome
 
 @dataclass(frozen=True)
 class SettingComparison:
-    """A cell against the one with the axis's first value and all else equal; p is corrected for all."""
+    """A cell against the one with the axis's first value and all else equal; the intervals hold for all."""
 
     axis: str
     cell: Cell
@@ -32,11 +32,14 @@ class SettingComparison:
         return outcome(self.ratio)
 
 
-def setting_comparisons(figures: Figures) -> list[SettingComparison]:
-    """Every comparison of settings that the runs allow, in the matrix's order; none if it has ladders."""
+def setting_comparisons(figures: Figures, floor: float | None = None) -> list[SettingComparison]:
+    """Every comparison of settings that the runs allow, in the matrix's order; none if it has ladders.
+
+    `floor` is the noise floor, as a fraction of train_s.
+    """
     found = []
     first = figures.cells[0].axes if figures.cells and not figures.campaign.ladders else {}
-    for axis in (name for name in first if name not in USUAL_AXES):
+    for axis in (name for name in first if name not in (*USUAL_AXES, REPETITION)):
         for cell in figures.cells:
             base = sibling(figures.cells, cell, **{axis: first[axis]})
             if base is None or base is cell:
@@ -46,6 +49,6 @@ def setting_comparisons(figures: Figures) -> list[SettingComparison]:
                 found.append((axis, cell, first[axis], ratio))
     together = ratios_together([ratio for *_, ratio in found])
     return [
-        SettingComparison(axis, cell, value, ratio)
+        SettingComparison(axis, cell, value, replace(ratio, floor=floor))
         for (axis, cell, value, _), ratio in zip(found, together, strict=True)
     ]

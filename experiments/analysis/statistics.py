@@ -18,10 +18,11 @@ from typing import Final
 import numpy as np
 from scipy import optimize, stats
 
-LEVEL: Final = 0.95  # of intervals
+LEVEL: Final = 0.95  # of intervals, and of all that are made together
 MARGIN: Final = 0.03  # "no worse than 3 %"
 POWER: Final = 0.8  # with which the smallest visible difference is detected
 BEYOND: Final = 100  # a log ratio that no two times reach
+EXACT: Final = 1e-9  # a spread that no clock can tell from none, in seconds, milliseconds or log ratios
 
 
 @dataclass(frozen=True)
@@ -37,29 +38,34 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of paired times, as a geometric mean; 1.1 = 10 % more."""
+    """A ratio of paired times, as a geometric mean; 1.1 = 10 % more.
+
+    Its interval excludes 1 exactly if p is below 1 - LEVEL. With one pair, or with pairs that don't differ at
+    all, there is no interval: no measured time is exact, so pairs without spread say nothing of theirs.
+    """
 
     ratio: float
-    low: float | None  # ends of the 95 % interval; None with one pair
+    low: float | None  # ends of the 95 % interval
     high: float | None
-    p: float | None  # of no difference, two-sided; None with one pair
-    equivalent_p: float | None  # of a difference of MARGIN or more, either way (TOST); small = equivalent
+    p: float | None  # of no difference, two-sided
     visible: float | None  # the smallest difference that this many pairs with this spread detect with POWER
     error: float | None  # standard error of the mean logarithm
     n: int
+    floor: float | None = None  # the noise floor, as a fraction: no smaller difference is claimed
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean of paired differences."""
+    """A mean of paired differences; it has an interval where a `Ratio` has one."""
 
     mean: float
-    low: float | None  # ends of the 95 % interval; None with one pair
+    low: float | None  # ends of the 95 % interval
     high: float | None
-    p: float | None  # of no difference, two-sided; None with one pair
+    p: float | None  # of no difference, two-sided
     visible: float | None  # the smallest difference that this many pairs with this spread detect with POWER
     error: float | None  # standard error of the mean
     n: int
+    floor: float | None = None  # the noise floor: no smaller difference is claimed
 
 
 @dataclass(frozen=True)
@@ -96,111 +102,83 @@ def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Ratio | None:
     if any(time <= 0 for pair in pairs for time in pair):
         raise ValueError("Times to compare must be above 0.")
     logs = np.log([above / below for above, below in pairs])
-    mean, n = float(np.mean(logs)), len(pairs)
-    if n == 1:
-        return Ratio(math.exp(mean), None, None, None, None, None, None, 1)
-    error = float(np.std(logs, ddof=1)) / math.sqrt(n)
-    half = _t(n - 1) * error
-    return Ratio(
-        ratio=math.exp(mean),
-        low=math.exp(mean - half),
-        high=math.exp(mean + half),
-        p=_two_sided(mean, error, n - 1),
-        equivalent_p=_tost(mean, error, n - 1, math.log1p(MARGIN)),
-        visible=_visible_ratio(error, n, 1),
-        error=error,
-        n=n,
-    )
+    return _as_ratio(_difference(logs.tolist()), 1)
 
 
 def mean_difference(differences: Sequence[float]) -> Difference | None:
     """Mean of paired differences with Student's interval; None without pairs."""
-    found = estimate(differences)
-    if found is None:
-        return None
-    if found.sd is None:
-        return Difference(found.mean, None, None, None, None, None, 1)
-    error, freedom = found.sd / math.sqrt(found.n), found.n - 1
-    return Difference(
-        mean=found.mean,
-        low=found.low,
-        high=found.high,
-        p=_two_sided(found.mean, error, freedom),
-        visible=_detectable(freedom, 1) * error,
-        error=error,
-        n=found.n,
-    )
+    return _together(_difference(differences), 1) if differences else None
 
 
 def ratios_together(found: Sequence[Ratio]) -> list[Ratio]:
-    """The same ratios, in the order given, corrected as comparisons made together.
+    """The same ratios, in the order given, with intervals that hold all at once (Bonferroni).
 
-    The p values are corrected by Holm's method, those of a difference separately from those of equivalence;
-    `visible` becomes what one of so many tests detects at Bonferroni's level, whatever the others show.
+    p is corrected alike, and `visible` becomes what one of so many detects.
     """
     number = sum(each.p is not None for each in found)
-    corrected = zip(
-        holm([each.p for each in found]), holm([each.equivalent_p for each in found]), strict=True
-    )
+    if number < 2:
+        return list(found)
     return [
-        each
-        if each.error is None
-        else replace(each, p=p, equivalent_p=same, visible=_visible_ratio(each.error, each.n, number))
-        for each, (p, same) in zip(found, corrected, strict=True)
+        _as_ratio(Difference(math.log(each.ratio), None, None, None, None, each.error, each.n), number)
+        for each in found
     ]
 
 
 def differences_together(found: Sequence[Difference]) -> list[Difference]:
     """The same for differences."""
     number = sum(each.p is not None for each in found)
-    return [
-        each
-        if each.error is None
-        else replace(each, p=p, visible=_detectable(each.n - 1, number) * each.error)
-        for each, p in zip(found, holm([each.p for each in found]), strict=True)
-    ]
+    return [_together(each, number) for each in found]
 
 
-def simultaneous(samples: Sequence[Sequence[float]], usual: float) -> list[Difference]:
-    """The mean of each sample, with intervals that hold all at once (Bonferroni), and p corrected alike.
-
-    An interval excludes 0 exactly if its p is below 1 - LEVEL. Of a single value, or of values that don't
-    differ at all, there is neither: no measured time is exact, so values without spread say nothing of it.
-
-    Args:
-        samples: of each mean.
-        usual: how large the values are that these are differences of, to tell a spread from rounding.
+def simultaneous(samples: Sequence[Sequence[float]]) -> list[Difference]:
+    """The mean of each sample, with intervals that hold all at once.
 
     Raises:
         ValueError: a sample is empty.
     """
     if not all(samples):
         raise ValueError("There is no mean of nothing.")
-    number = max(1, sum(len(values) > 1 for values in samples))
-    found = []
-    for values in samples:
-        mean, n = float(np.mean(values)), len(values)
-        error = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else 0.0
-        if error <= abs(usual) * 1e-12:
-            found.append(Difference(mean, None, None, None, None, None, n))
-            continue
-        half = float(stats.t.ppf(1 - (1 - LEVEL) / 2 / number, n - 1)) * error
-        p = min(1.0, number * _two_sided(mean, error, n - 1))
-        found.append(
-            Difference(mean, mean - half, mean + half, p, _detectable(n - 1, number) * error, error, n)
-        )
-    return found
+    return differences_together([_together(_difference(values), 1) for values in samples])
 
 
-def holm(p_values: Sequence[float | None]) -> list[float | None]:
-    """p values corrected for their number (Holm, 1979), in the order given; None stays and is not counted."""
-    known = sorted((p, index) for index, p in enumerate(p_values) if p is not None)
-    corrected: list[float | None] = [None] * len(p_values)
-    highest = 0.0
-    for rank, (p, index) in enumerate(known):
-        highest = max(highest, min(1.0, (len(known) - rank) * p))
-        corrected[index] = highest
-    return corrected
+def _difference(values: Sequence[float]) -> Difference:
+    """The mean of values and its standard error, as yet without an interval."""
+    n = len(values)
+    error = float(np.std(values, ddof=1)) / math.sqrt(n) if n > 1 else 0.0
+    return Difference(float(np.mean(values)), None, None, None, None, error if error > EXACT else None, n)
+
+
+def _together(found: Difference, number: int) -> Difference:
+    """With the interval, p and `visible` of one of `number`; without them where there is no error."""
+    error, freedom = found.error, found.n - 1
+    if error is None:
+        return replace(found, low=None, high=None, p=None, visible=None)
+    half = float(stats.t.ppf(1 - (1 - LEVEL) / 2 / number, freedom)) * error
+    return replace(
+        found,
+        low=found.mean - half,
+        high=found.mean + half,
+        p=min(1.0, number * float(2 * stats.t.sf(abs(found.mean / error), freedom))),
+        visible=_detectable(freedom, number) * error,
+    )
+
+
+def _as_ratio(logs: Difference, number: int) -> Ratio:
+    """A mean of log ratios as one of `number` ratios."""
+    found = _together(logs, number)
+    return Ratio(
+        ratio=math.exp(found.mean),
+        low=None if found.low is None else _exp(found.low),
+        high=None if found.high is None else _exp(found.high),
+        p=found.p,
+        visible=None if found.visible is None else _exp(found.visible) - 1,
+        error=found.error,
+        n=found.n,
+    )
+
+
+def _exp(logarithm: float) -> float:
+    return math.exp(logarithm) if logarithm < BEYOND else math.inf
 
 
 def split(blocks: Mapping[int, Sequence[tuple[float, float]]]) -> Split | None:
@@ -231,26 +209,6 @@ def _half(found: Estimate) -> float | None:
 
 def _t(freedom: int) -> float:
     return float(stats.t.ppf((1 + LEVEL) / 2, freedom))
-
-
-def _two_sided(mean: float, error: float, freedom: int) -> float:
-    if error == 0:
-        return 1.0 if mean == 0 else 0.0
-    return float(2 * stats.t.sf(abs(mean / error), freedom))
-
-
-def _tost(mean: float, error: float, freedom: int, margin: float) -> float:
-    """Two one-sided tests (Schuirmann, 1987): the larger of their p values."""
-    if error == 0:
-        return 0.0 if abs(mean) < margin else 1.0
-    below = float(stats.t.sf((mean + margin) / error, freedom))
-    above = float(stats.t.cdf((mean - margin) / error, freedom))
-    return max(below, above)
-
-
-def _visible_ratio(error: float, n: int, number: int) -> float:
-    logarithm = _detectable(n - 1, number) * error
-    return math.expm1(logarithm) if logarithm < BEYOND else math.inf
 
 
 @cache

@@ -156,7 +156,7 @@ def _show(screen: Screen, stack: str, found: LaunchDifferences) -> None:
 def _as_json(change: Change, faults: list[str]) -> dict[str, Any]:
     return {
         "axes": change.axes,
-        "train_s_ratio": asdict(change.ratio),
+        "train_s_ratio": {name: value for name, value in asdict(change.ratio).items() if name != "floor"},
         "verdict": change_verdict(change),
         "equal_weights": change.same_weights,
         "beyond_limits": faults,

@@ -29,7 +29,6 @@ COLUMNS: Final = pa.schema(
         ("band_high", pa.float64()),
         ("run", pa.string()),  # only in rows of a single run
         ("seed", pa.int64()),
-        ("p_equivalent", pa.float64()),  # of a difference of 3 % or more (TOST)
         ("visible", pa.float64()),  # the smallest difference that would have shown, as a fraction
         ("table", pa.string()),  # of the dissertation, with its epochs and runs
         ("epochs_there", pa.string()),

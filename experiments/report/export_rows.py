@@ -69,7 +69,7 @@ def _difference(quantity: str, found: Difference) -> Row:
 
 
 def _tests(found: Ratio) -> Row:
-    return {"p": found.p, "p_equivalent": found.equivalent_p, "visible": found.visible}
+    return {"p": found.p, "visible": found.visible}
 
 
 def _cell_rows(cell: Cell, baseline: str) -> Iterator[Row]:

@@ -10,12 +10,12 @@ from experiments.analysis.ladders import Step
 from experiments.analysis.statistics import MARGIN, Ratio
 from experiments.analysis.verdicts import is_small, outcome
 from experiments.report.formats import PERCENT, RATIO, Format, number, quantity
-from experiments.util.words import counted
 
 MOSTLY: Final = "four times in five"  # POWER
 TENFOLD: Final = 9.0  # 900 % more: ten times as long
 SAME: Final = f"the same within {quantity(MARGIN, PERCENT)}"
 SINGLE: Final = "a single pair: no interval, and nothing can be said"
+UNSPREAD: Final = "pairs without any spread: no interval, and nothing can be said"
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,9 @@ class Words:
     small: str  # follows either of these if the difference is shown to be below the margin
     same: str
     open: str  # {visible} is the smallest difference that would have shown four times in five
+    noise: str  # {floor} is the noise floor
     single: str
+    unspread: str  # several pairs without an interval
 
 
 REPORT: Final = Words(
@@ -36,7 +38,9 @@ REPORT: Final = Words(
     small=f", by less than {quantity(MARGIN, PERCENT)}",
     same=SAME,
     open=f"can't tell: only a difference of {{visible}} or more would have shown {MOSTLY}",
+    noise="within the noise: runs that differ in nothing are up to {floor} apart",
     single=SINGLE,
+    unspread=UNSPREAD,
 )
 SCREEN: Final = Words(
     longer="slower",
@@ -44,41 +48,54 @@ SCREEN: Final = Words(
     small="",
     same=SAME,
     open="can't tell (visible: {visible})",
+    noise="within the noise ({floor})",
     single="a single pair: nothing can be said",
+    unspread="pairs without any spread: nothing can be said",
 )
 
 
 def verdict(ratio: Ratio, words: Words = REPORT) -> str:
     """What may be said about a ratio, and no more."""
     found = outcome(ratio)
+    if found == "none":
+        return words.single if ratio.n == 1 else words.unspread
     said: str = getattr(words, found)
     if found in ("longer", "shorter") and is_small(ratio):
         said += words.small
-    return said if ratio.visible is None else said.format(visible=_visible_text(ratio.visible))
+    return said.format(visible=_percent(ratio.visible), floor=_percent(ratio.floor))
 
 
 def step_verdict(step: Step) -> str:
     """What may be said about a ladder's step, and no more."""
+    floor = step.seconds.floor
+    if step.outcome == "open" and floor is not None and abs(step.seconds.mean) <= floor:
+        return f"within the noise: runs that differ in nothing are up to {number(floor, RATIO)} s apart"
     if step.outcome == "open":
         visible = number(step.seconds.visible, RATIO)
         return f"can't tell: only about {visible} s or more would have shown {MOSTLY}"
-    return {"costs": "costs time", "saves": "saves time", "single": SINGLE}[step.outcome]
+    if step.outcome == "none":
+        return SINGLE if step.seconds.n == 1 else UNSPREAD
+    return {"costs": "costs time", "saves": "saves time"}[step.outcome]
 
 
 def corrected_text(p_values: Sequence[float | None]) -> str:
-    """How many comparisons a table's p values are corrected for; single pairs don't count."""
+    """How many comparisons a table's intervals and p hold for; those without a p don't count."""
     made = sum(p is not None for p in p_values)
+    without = len(p_values) - made
     if not made:
-        return "There are only single pairs, which are not compared and have no p."
-    single = len(p_values) - made
-    aside = f" (besides {counted(single, 'single pair')} without a p)" if single else ""
+        return "There are only single pairs, or pairs without any spread: none has an interval or a p."
+    aside = f" (besides {without} without an interval)" if without else ""
     if made == 1:
-        return f"One comparison is made here{aside}, so p needs no correction."
-    return f"p is corrected for the {made} comparisons made here{aside}."
+        return f"One comparison is made here{aside}, so nothing needs a correction."
+    return (
+        f"The intervals hold for all {made} comparisons made here at once, and p is corrected alike{aside}."
+    )
 
 
-def _visible_text(fraction: float) -> str:
-    """No more exact than the spread of a few runs allows."""
+def _percent(fraction: float | None) -> str:
+    """No more exact than the spread of a few runs allows; "" for None."""
+    if fraction is None:
+        return ""
     if fraction >= TENFOLD:
         return "ten times"
     return f"about {quantity(fraction, Format(1 if fraction < 0.1 else 0, factor=100, unit=' %'))}"

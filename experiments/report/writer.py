@@ -97,7 +97,7 @@ def report_tables(analysis: Analysis) -> list[Table]:
         references_table(analysis.references),
         ladders_table(analysis.waterfalls),
         factors_table(analysis.recipes, doubt_of(figures)),
-        comparisons_table(analysis.comparisons, baseline, doubt_of(figures)),
+        comparisons_table(analysis.comparisons, baseline, analysis.noise, doubt_of(figures)),
         from_texts_table(analysis.from_texts, baseline),
         settings_table(analysis.settings),
         time_splits_table(analysis.time_splits),

@@ -12,10 +12,10 @@ from experiments.report.formats import Format, Value
 from experiments.report.names import cells_name, setting_text
 from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
-from experiments.report.verdict_words import corrected_text
-from experiments.util.words import listed
+from experiments.util.words import counted, listed
 
 TITLE: Final = "What each stack adds"
+NOT_JUDGED: Final = "Single pairs, or pairs without any spread, show no difference"
 SECONDS: Final = Format(2)
 MORE: Final = Format(2, signed=True)
 MILLISECONDS: Final = Format(2, factor=1000)
@@ -87,4 +87,6 @@ def _remarks(found: Sequence[Added]) -> list[str]:
             shown.setdefault(name, []).append(cell)
     claims = [f"{name} ({listed([cells_name([cell], cells) for cell in at])})" for name, at in shown.items()]
     said = f"Longer or shorter beyond chance: {'; '.join(claims)}." if claims else "No difference is shown."
-    return [f"{corrected_text([difference.p for _, _, difference in differences])} {said}"]
+    made = sum(difference.p is not None for _, _, difference in differences)
+    judged = f"Judged by p, corrected for all {counted(made, 'difference')} of parts (Bonferroni)"
+    return [f"{judged if made else NOT_JUDGED}. {said}"]

@@ -13,7 +13,7 @@ from experiments.report.formats import PERCENT, RATIO, interval, number, quantit
 from experiments.report.names import by_length, cells_name, envelope, stack_name
 from experiments.report.sections.findings import setting_sentences, step_sentences
 from experiments.report.sections.references import references_conclusion
-from experiments.report.sections.stack_comparisons import doubt_of, excluded_sentences
+from experiments.report.sections.stack_comparisons import doubt_of, excluded_sentences, noise_sentences
 from experiments.report.sections.users import company_sentences
 from experiments.util.words import counted, listed
 
@@ -31,6 +31,7 @@ def conclusions(analysis: Analysis) -> list[str]:
         *([] if doubt_of(analysis.figures) else excluded_sentences(analysis.comparisons)),
         *_of_standins(analysis.figures),
         *company_sentences(analysis.figures, analysis.unmatched_occasions),
+        *noise_sentences(analysis.noise, analysis.figures.campaign.baseline),
         *_of_times(analysis),
         *references_conclusion(analysis.references),
     ]
@@ -117,35 +118,38 @@ def _apart(works: int) -> str:
 def _times(compared: list[StackComparison], baseline: str) -> str:
     if not compared:
         return f"No stack has runs that can be paired with {baseline}'s, so nothing is said about their cost."
-    certain = [each for each in compared if each.outcome != "single"]
+    certain = [each for each in compared if each.outcome != "none"]
     if not certain:
         return (
-            f"Each comparison with {baseline} rests on a single pair of runs, so no difference in training "
-            "time is claimed."
+            f"No comparison with {baseline} has an interval, as each rests on a single pair of runs or on "
+            "pairs without any spread, so no difference in training time is claimed."
         )
     cells = [each.cell for each in certain]
     sentences = [
-        _against(group, cells, len(certain))
+        _against(group, cells)
         for alike in by_length(certain, lambda each: each.cell)
         for group in ([alike] if all(map(_plainly_unknown, alike)) else [[each] for each in alike])
     ]
     pairs = span([each.ratio.n for each in certain])
     said = f"Training, against {baseline}: {'; '.join(sentences)}, from {pairs} pairs of runs each."
-    single = len(compared) - len(certain)
-    return f"{said} {counted(single, 'more comparison')} with a single pair can't tell." if single else said
+    without = len(compared) - len(certain)
+    return (
+        f"{said} {counted(without, 'more comparison')} without an interval can't tell." if without else said
+    )
 
 
-def _against(group: Sequence[StackComparison], among: Sequence[Cell], comparisons: int) -> str:
+def _against(group: Sequence[StackComparison], among: Sequence[Cell]) -> str:
     """One comparison, or those of several lengths if none can be told apart from the baseline."""
     name = cells_name([each.cell for each in group], among)
     low, high = envelope([each.ratio for each in group])
     times = f"{interval(low, high, RATIO)} times"
     if group[0].outcome in ("longer", "shorter"):
         return f"{name} takes {times} as long"
+    if group[0].outcome == "noise":
+        return f"{name} differs from it by no more than the noise ({times} as long)"
     if group[0].outcome == "same":
         return f"{name} takes the same time within {quantity(MARGIN, PERCENT)}"
-    significance = "" if low <= 1 <= high else f"; not significant among {comparisons} comparisons"
-    return f"{name} can't be told apart from it ({times}{significance})"
+    return f"{name} can't be told apart from it ({times})"
 
 
 def _plainly_unknown(each: StackComparison) -> bool:

@@ -7,7 +7,7 @@ from typing import Final
 
 from experiments.analysis.factors import FactorEffect, Recipes
 from experiments.analysis.statistics import Difference
-from experiments.analysis.verdicts import ALPHA
+from experiments.analysis.verdicts import sign
 from experiments.report.formats import Format, Value
 from experiments.report.names import value_text
 from experiments.report.sections.records import run_count
@@ -47,7 +47,7 @@ def factors_table(found: Sequence[Recipes], doubt: str = "") -> Table:
 
 def _itself(each: Recipes) -> list[Value | str]:
     alone = each.stack_alone
-    found = _shown(alone)
+    found = sign(alone)
     return [
         each.other,
         Value(each.workers),
@@ -59,7 +59,7 @@ def _itself(each: Recipes) -> list[Value | str]:
         "",
         "",
         _value(alone),
-        "no difference is shown" if found == 0 else f"it takes {'more' if found > 0 else 'less'} by itself",
+        "no difference is shown" if not found else f"it takes {'more' if found > 0 else 'less'} by itself",
     ]
 
 
@@ -83,22 +83,15 @@ def _what(each: Recipes, effect: FactorEffect) -> str:
     """What the intervals show of a factor, and no more."""
     if effect.more_on_other.p is None:
         return "too few pairs: nothing can be said"
-    if more := _shown(effect.more_on_other):
+    if more := sign(effect.more_on_other):
         return f"costs {each.other} {'more' if more > 0 else 'less'} than {each.baseline}"
-    on = [_shown(effect.on_baseline), _shown(effect.on_other)]
+    on = [sign(effect.on_baseline) or 0, sign(effect.on_other) or 0]
     if not any(on):
         return "no effect is shown"
     if all(on):
         return f"{'costs' if on[0] > 0 else 'saves'} both; no difference between them is shown"
     stack = each.baseline if on[0] else each.other
     return f"{'costs' if sum(on) > 0 else 'saves'} {stack}; that it differs from the other is not shown"
-
-
-def _shown(found: Difference) -> int:
-    """1 or -1 if a difference is shown, by its sign; 0 if none is."""
-    if found.p is None or found.p >= ALPHA:
-        return 0
-    return 1 if found.mean > 0 else -1
 
 
 def _value(found: Difference) -> Value:

@@ -13,7 +13,7 @@ from experiments.report.sections.settings import where_text
 
 def step_sentences(found: Sequence[Waterfall]) -> list[str]:
     """Which ladder steps certainly cost or save time; empty if no step was measured in several pairs."""
-    steps = [(each, step) for each in found for step in each.steps if step.outcome != "single"]
+    steps = [(each, step) for each in found for step in each.steps if step.outcome != "none"]
     if not steps:
         return []
     certain = [_step(waterfall, step) for waterfall, step in steps if step.certain]
@@ -22,7 +22,7 @@ def step_sentences(found: Sequence[Waterfall]) -> list[str]:
 
 def setting_sentences(found: Sequence[SettingComparison]) -> list[str]:
     """Which settings certainly change training's time; empty if none was compared in several pairs."""
-    known = [each for each in found if each.outcome != "single"]
+    known = [each for each in found if each.outcome != "none"]
     if not known:
         return []
     certain = [_setting(each) for each in known if each.outcome in ("longer", "shorter")]

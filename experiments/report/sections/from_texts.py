@@ -42,7 +42,7 @@ def from_texts_table(found: Sequence[FromTexts], baseline: str) -> Table:
             f"preparing over {baseline}",
             f"end to end over {baseline}",
             "95 % interval",
-            "p (Holm)",
+            "p (Bonferroni)",
             "verdict",
             words=("stack", "verdict"),
         ),

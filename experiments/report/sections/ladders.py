@@ -38,7 +38,7 @@ def ladders_table(found: Sequence[Waterfall]) -> Table:
             "95 % interval, s",
             "% of the last rung measured",
             "95 % interval, %",
-            "p (Holm)",
+            "p (Bonferroni)",
             *words[3:],
             words=words,
         ),

@@ -26,7 +26,7 @@ def settings_table(found: Sequence[SettingComparison]) -> Table:
             f"setting's first value in the matrix. {corrected_text([each.ratio.p for each in found])}"
         ),
         columns=columns(
-            *words[:4], "pairs", "train_s, ratio", "95 % interval", "p (Holm)", words[4], words=words
+            *words[:4], "pairs", "train_s, ratio", "95 % interval", "p (Bonferroni)", words[4], words=words
         ),
         rows=[
             [

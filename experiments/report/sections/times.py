@@ -154,8 +154,8 @@ def _remarks(figures: Figures) -> list[str]:
         "total_s: seconds from submission until the run's data was on the controller.",
         f"train_s, total_s, {metric}: ± is the standard deviation over the seeds.",
         "Runs: how many of the planned runs a row's figures come from. Ratios are geometric means over pairs "
-        "of runs with the same seed, with their 95 % intervals; n is the number of pairs, if there are fewer "
-        "pairs than runs.",
+        "of runs with the same seed, with 95 % intervals that hold for a whole column at once; n is the "
+        "number of pairs, if there are fewer pairs than runs.",
         "Speed-up: one worker's train_s divided by this row's, on the same stack with the same number of "
         f"epochs.{steps}",
         "Weights: the first eight digits of the digest of the trained weights.",
