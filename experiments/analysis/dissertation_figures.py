@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
-from experiments.analysis.dissertation import LONG, SHORT, Dissertation
+from experiments.analysis.dissertation import LONG, SHORT, Dissertation, PublishedRun
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.pairing import paired_by_seed
 from experiments.analysis.statistics import mean_difference, paired_ratio
 from experiments.records.record import Record
 
 Quantity = Literal[
+    "seconds of training",
     "seconds per epoch",
     "accuracy",
     "speed-up",
@@ -23,18 +24,22 @@ Quantity = Literal[
 ]
 
 
+#: Of these it means something how many times as large they are here: they are ratios themselves.
+RATIOS: Final = ("speed-up", "efficiency, %", "time over DDP's", "seconds per epoch, long over short")
+
+
 @dataclass(frozen=True)
 class PublishedFigure:
-    """One quantity here and in the dissertation."""
+    """One quantity in the dissertation, and here if there are such runs."""
 
     tables: tuple[str, ...]  # of the dissertation
     stack: str
     workers: int
     settings: dict[str, Any]  # the values of the matrix's other axes
-    epochs: tuple[int, ...]  # here
+    epochs: tuple[int, ...]  # here; none if there are no such runs
     published_epochs: tuple[int, ...]
     quantity: Quantity
-    here: float
+    here: float | None
     published: float
     runs: int  # that `here` comes from, or pairs of them
     published_runs: int
@@ -42,9 +47,9 @@ class PublishedFigure:
     high: float | None = None
 
     @property
-    def ratio(self) -> float:
-        """`here` over `published`."""
-        return self.here / self.published
+    def ratio(self) -> float | None:
+        """`here` over `published`, of quantities for which that means something."""
+        return self.here / self.published if self.here is not None and self.quantity in RATIOS else None
 
 
 @dataclass(frozen=True)
@@ -61,9 +66,10 @@ class _Pair:
 
 
 def published_figures(figures: Figures, reference: Dissertation) -> list[PublishedFigure]:
-    """Every quantity of tables 5.1 to 5.9 that both have, table by table.
+    """Every quantity of tables 5.1 to 5.9, table by table, at the lengths that are compared here.
 
-    None of a matrix with ladders, whose cells differ from the dissertation's on purpose.
+    Where nothing here stands beside it, there is only the dissertation's figure. None of a matrix with
+    ladders, whose cells differ from the dissertation's on purpose.
     """
     if figures.campaign.ladders:
         return []
@@ -78,6 +84,7 @@ def published_figures(figures: Figures, reference: Dissertation) -> list[Publish
     if figures.campaign.baseline == "ddp":
         rows += [row for pair in pairs for row in _against_ddp(pair, pairs, reference)]
     rows += _linearity(pairs, reference)
+    rows += _only_there(rows, {pair.length for pair in pairs}, reference)
     return sorted(rows, key=lambda row: row.tables)  # stable: within a table as they came
 
 
@@ -104,7 +111,9 @@ def _alone(pair: _Pair, reference: Dissertation) -> Iterator[PublishedFigure]:
     if there is None or cell.train_s is None:
         return
     mean = cell.train_s.mean / pair.epochs
-    yield _row(pair, (there.table, "5.4"), "seconds per epoch", mean, there.per_epoch, cell.train_s.n)
+    seconds = cell.train_s
+    yield _row(pair, (there.table,), "seconds of training", seconds.mean, there.seconds, seconds.n)
+    yield _row(pair, ("5.4",), "seconds per epoch", mean, there.per_epoch, seconds.n)
     if cell.accuracy is not None and there.accuracy is not None:
         table = "5.6" if pair.length == LONG else "5.5"
         yield _row(pair, (table,), "accuracy", cell.accuracy.accuracy, there.accuracy, cell.accuracy.n)
@@ -180,6 +189,44 @@ def _linearity(pairs: list[_Pair], reference: Dissertation) -> Iterator[Publishe
             low=ours.low,
             high=ours.high,
         )
+
+
+def _only_there(
+    known: list[PublishedFigure], lengths: set[int], reference: Dissertation
+) -> Iterator[PublishedFigure]:
+    """The dissertation's figures at these lengths that nothing here stands beside."""
+    here = {(each.stack, each.workers, each.published_epochs, each.quantity) for each in known}
+    for run in (run for run in reference.runs if run.epochs in lengths):
+        for table, quantity, published in _published(run, reference):
+            if (run.stack, run.workers, (run.epochs,), quantity) not in here:
+                yield PublishedFigure(
+                    tables=(table,),
+                    stack=run.stack,
+                    workers=run.workers,
+                    settings={},
+                    epochs=(),
+                    published_epochs=(run.epochs,),
+                    quantity=quantity,
+                    here=None,
+                    published=published,
+                    runs=0,
+                    published_runs=run.of_runs,
+                )
+
+
+def _published(run: PublishedRun, reference: Dissertation) -> Iterator[tuple[str, Quantity, float]]:
+    """What the dissertation has of one of its rows, with the table."""
+    yield run.table, "seconds of training", run.seconds
+    yield "5.4", "seconds per epoch", run.per_epoch
+    yield "5.6" if run.epochs == LONG else "5.5", "accuracy", run.accuracy
+    speed_up = reference.speed_up(run.stack, run.workers, run.epochs)
+    if run.workers > 1 and speed_up is not None:
+        yield "5.8", "speed-up", speed_up
+        yield "5.8", "efficiency, %", speed_up * 100 / run.workers
+    base = reference.run("ddp", run.workers, run.epochs)
+    if run.stack != "ddp" and base is not None:
+        yield "5.7", "time over DDP's", run.seconds / base.seconds
+        yield "5.9", "seconds per epoch beyond DDP's", run.per_epoch - base.per_epoch
 
 
 def _paired(cell: Cell, other: Cell) -> list[tuple[Record, Record]]:

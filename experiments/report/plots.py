@@ -89,12 +89,18 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Dissertation | None) -
     chosen, setting = _first_settings(chosen)
     stacks = list(dict.fromkeys(cell.stack for cell in chosen))
     workers = sorted({cell.workers for cell in chosen})
+    # The dissertation's panel has its six bars, whatever was run here.
+    published = [] if reference is None else [run for run in reference.runs if run.epochs == SHORT]
+    there_stacks = list(dict.fromkeys([*stacks, *(run.stack for run in published)]))
+    there_workers = sorted({run.workers for run in published})
 
     def bars(
         axes: Any,
         title: str,
         value: Callable[[str, int], tuple[float, float, int] | None],
         singles: Callable[[str, int], list[float]],
+        stacks: Sequence[str],
+        workers: Sequence[int],
     ) -> None:
         width = 0.8 / len(workers)
         for at, number in enumerate(workers):
@@ -138,9 +144,10 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Dissertation | None) -
 
     spread = any(cell.train_s is not None and cell.train_s.high is not None for cell in chosen)
     intervals = " (95 % intervals)" if spread else ""
-    bars(here, f"here, {counted(length, 'epoch')}{intervals}{setting}", measured, each_run)
+    bars(here, f"here, {counted(length, 'epoch')}{intervals}{setting}", measured, each_run, stacks, workers)
     for there in others:
-        bars(there, f"the dissertation, {SHORT} epochs (figure 5.1)", printed, lambda *_: [])
+        title = f"the dissertation, {SHORT} epochs (figure 5.1)"
+        bars(there, title, printed, lambda *_: [], there_stacks, there_workers)
 
 
 def _dots(axes: Any, bars: Sequence[Any], times: Sequence[Sequence[float]]) -> None:

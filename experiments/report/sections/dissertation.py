@@ -17,15 +17,16 @@ FORMATS: Final[dict[Quantity, Format]] = {"accuracy": Format(4), "efficiency, %"
 
 
 def dissertation_table(found: Sequence[PublishedFigure], source: Dissertation, work_here: str) -> Table:
-    """Every figure that both have, here and there."""
+    """Every figure of the dissertation at the lengths that are compared, and what stands beside it here."""
     words = ("table", "stack", "quantity")
     return Table(
         title="Beside the dissertation",
         before=(
-            f"Here: {work_here}. There: {source.work}. Work and hardware differ, so seconds "
-            "and accuracies are not comparable as such; compare the ratios between stacks and between "
-            "numbers of workers. n is the number of runs, or of pairs of runs with the same seed, that a "
-            "figure is the mean of, here and there; figures from several pairs have 95 % intervals."
+            f"Here: {work_here}. There: {source.work}. Work and hardware differ, so seconds and accuracies "
+            "are not comparable as such, and have no ratio; compare the ratios between stacks and between "
+            "numbers of workers. Rows without a figure here have no such runs here. n is the number of runs, "
+            "or of pairs of runs with the same seed, that a figure is the mean of, here and there; figures "
+            "from several pairs have 95 % intervals."
         ),
         columns=columns(
             "table",
@@ -61,11 +62,13 @@ def _row(each: PublishedFigure) -> list[Value | str]:
         Value(each.here, form, low=each.low, high=each.high),
         Value(each.published, form),
         Value(each.ratio, Format(3)),
-        run_count(each.runs),
+        run_count(each.runs) if each.runs else Value(None),
         Value(each.published_runs),
     ]
 
 
 def _epochs(lengths: tuple[int, ...]) -> Value:
-    """One length, or the two that were compared."""
+    """One length, or the two that were compared; or none."""
+    if not lengths:
+        return Value(None)
     return Value(lengths[0], Format(unit="".join(f", {number(each)}" for each in lengths[1:])))

@@ -112,7 +112,8 @@ def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path)
     assert here["ddp", "2", "speed-up"] == speed_up
     assert here["ddp", "2", "efficiency, %"] == efficiency.replace(" %", "")
     over = ends(times["spark", 1], times["ddp", 1])
-    beside = {each.tables: each for each in analysis.published if (each.stack, each.workers) == ("spark", 1)}
+    ours = [each for each in analysis.published if each.here is not None]
+    beside = {each.tables: each for each in ours if (each.stack, each.workers) == ("spark", 1)}
     ratio, beyond = beside["5.7",], beside["5.9",]
     assert (ratio.here, ratio.low, ratio.high) == pytest.approx(over)
     # (5, 5, 7) s per epoch: 5.67 ± 4.3027 x 1.1547 / √3.
@@ -123,7 +124,7 @@ def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path)
     told = [f"{(each - 1) * 100:+.1f}" for each in whole]
     assert f"{told[0]} % ({told[1]} to {told[2]})" in first[2].values()
     written = {path.name: path for path in write_report(made)}
-    exported = csv.read_csv(written["figures.csv"]).to_pylist()
+    exported = [row for row in csv.read_csv(written["figures.csv"]).to_pylist() if row["value"] is not None]
     figures = {(row["section"], row["stack"], row["quantity"]): row for row in exported}
     for key, expected in (
         (("scaling", "ddp", "speed_up"), [at, low, high]),
@@ -316,13 +317,14 @@ def test_cells_that_differ_in_a_setting_are_told_apart(tmp_path: Path) -> None:
     per_epoch = {
         row["stack"]: row["here"]
         for row in rows(shown["Beside the dissertation"])
-        if row["quantity"] == "seconds per epoch"
+        if row["quantity"] == "seconds per epoch" and row["n here"] != "\N{EN DASH}"
     }
     assert per_epoch == dict(zip(names, ("5.25", "4.25", "7.75", "8.25"), strict=True))
     assert [row["stack"] for row in rows(shown["Against ddp"])] == names[2:]
     paths = {path.name: path for path in write_report(made)}
     exported = csv.read_csv(paths["figures.csv"]).to_pylist()
-    assert {row["setting"] for row in exported if row["section"] == "dissertation"} == {
+    beside = [row for row in exported if row["section"] == "dissertation"]
+    assert {row["setting"] for row in beside if row["value"] is not None} == {
         "batch_per_worker 16",
         "batch_per_worker 64",
     }
@@ -513,16 +515,28 @@ def test_settings_of_the_cluster_are_of_different_blocks_and_the_table_says_so(t
 def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
     table = tables(quick(tmp_path))["Beside the dissertation"]
     found = {(row["stack"], row["workers"], row["quantity"]): row for row in rows(table)}
-    shown = ("here", "dissertation", "ratio", "n here", "n there")
+    shown, nothing = ("here", "dissertation", "ratio", "n here", "n there"), "\N{EN DASH}"
     for key, expected in (
         (("spark", "2", "time over DDP's"), ["1.25", "2.87", "0.436", "1", "5"]),
         (("ddp", "2", "speed-up"), ["1.56", "1.36", "1.151", "1", "5"]),
         (("ddp", "2", "efficiency, %"), ["78", "68"]),
-        (("ddp", "1", "seconds per epoch"), ["25.00", "33.86"]),
+        (("ddp", "1", "seconds per epoch"), ["25.00", "33.86", nothing]),
         (("spark", "2", "seconds per epoch beyond DDP's"), ["4.00", "46.62"]),
     ):
         assert [found[key][name] for name in shown][: len(expected)] == expected
-    assert {(row["epochs"], row["epochs there"]) for row in found.values()} == {("2", "20")}
+    assert {(row["epochs"], row["epochs there"]) for row in found.values()} == {("2", "20"), (nothing, "20")}
+    # Of a stack that was not run there is the dissertation's figure alone.
+    for key, there in (
+        (("determined", "1", "seconds of training"), "833.14"),
+        (("determined", "2", "seconds of training"), "605.56"),
+        (("determined", "2", "time over DDP's"), "1.21"),
+        (("determined", "2", "efficiency, %"), "69"),
+        (("determined", "1", "accuracy"), "0.8279"),
+    ):
+        assert [found[key][name] for name in shown] == [nothing, there, nothing, nothing, "5"]
+    assert (
+        len(found) == 6 * 3 + 3 * 2 + 4 * 2
+    )  # tables 5.1 to 5.5 for six cells, 5.8 for three, 5.7 and 5.9 for four
     assert any("34.00 s" in remark for remark in table.after)
 
 
@@ -535,10 +549,11 @@ def test_of_two_lengths_each_stands_for_one_of_the_dissertations(tmp_path: Path)
         plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
         records.append(record("ddp", 1, seconds, seconds + 10, **of_specification(specification)))
     found = analyse(campaign(tmp_path, plan, records)).published
-    of_seconds = [each for each in found if each.quantity.startswith("seconds per epoch")]
+    ours = [each for each in found if each.here is not None]
+    of_seconds = [each for each in ours if each.quantity.startswith("seconds per epoch")]
     assert [(each.tables, each.epochs, each.published_epochs) for each in of_seconds] == [
-        (("5.1", "5.4"), (2,), (20,)),
-        (("5.1", "5.4"), (10,), (100,)),
+        (("5.4",), (2,), (20,)),
+        (("5.4",), (10,), (100,)),
         (("5.4",), (2, 10), (20, 100)),
     ]
     assert [each.here for each in of_seconds] == pytest.approx([6.0, 5.4, 0.9])
@@ -610,7 +625,9 @@ def test_ratios_can_be_computed_anew_from_the_exported_runs(tmp_path: Path) -> N
     half = next(each.here.step_half for each in analysis.time_splits if each.stack == "spark")
     assert half is not None and step["high"] - step["value"] == pytest.approx(half)
     beside = [row for row in rows if row["section"] == "dissertation" and row["quantity"] == "accuracy"]
-    assert {(row["table"], row["epochs_there"], row["runs_there"]) for row in beside} >= {("5.5", "20", 5)}
+    assert {(str(row["table"]), str(row["epochs_there"]), row["runs_there"]) for row in beside} >= {
+        ("5.5", "20", 5)
+    }
 
 
 def test_every_figure_says_from_how_many_runs_it_comes(tmp_path: Path) -> None:
@@ -620,8 +637,11 @@ def test_every_figure_says_from_how_many_runs_it_comes(tmp_path: Path) -> None:
     assert [row["runs"] for row in rows(tables(made)[PHASES])] == ["5", "5"]
     paths = {path.name: path for path in write_report(made)}
     exported = csv.read_csv(paths["figures.csv"]).to_pylist()
-    assert exported and all(row["runs"] == (1 if row["section"] == "runs" else 5) for row in exported)
+    there = [row for row in exported if row["section"] == "dissertation" and row["value"] is None]
+    assert there and all(row["runs"] == 0 for row in there)
+    here = [row for row in exported if row not in there]
+    assert here and all(row["runs"] == (1 if row["section"] == "runs" else 5) for row in here)
     # Matplotlib writes text as paths, and the text itself as a comment before them.
-    assert paths["times.svg"].read_text(encoding="utf-8").count("n=5 -->") == 2 + 2
+    assert paths["times.svg"].read_text(encoding="utf-8").count("n=5 -->") == 2 + 6
     for name in ("phases.svg", "curves.svg"):
         assert paths[name].read_text(encoding="utf-8").count(" n=5 -->") == 2, name

@@ -85,11 +85,14 @@ def test_times_of_stand_ins_are_in_no_figure(tmp_path: Path) -> None:
         assert all(each is None for each in times) == (cell.stack == "spark")
         assert cell.quality is not None and cell.quality.n == 3
     assert analysis.comparisons == [] and analysis.published and not analysis.figures.not_run
-    assert {each.stack for each in analysis.published} == {"ddp"}
+    assert {each.stack for each in analysis.published if each.here is not None} == {"ddp"}
     assert {each.cell.stack for each in analysis.resource_use} == set()
     found = {(each["section"], each["stack"]) for each in export_rows(analysis)}
     assert ("quality", "spark") in found and ("times", "ddp") in found
-    assert {section for section, stack in found if stack == "spark"} == {"quality"}
+    of_spark = [each for each in export_rows(analysis) if each["stack"] == "spark"]
+    # The dissertation's own figures stay.
+    assert {each["section"] for each in of_spark if each["value"] is not None} == {"quality"}
+    assert {each["section"] for each in of_spark} == {"quality", "dissertation"}
 
 
 def test_weights_of_stand_ins_prove_equality_and_the_opposite(tmp_path: Path) -> None:
@@ -140,7 +143,8 @@ def test_plots_leave_stand_ins_out(tmp_path: Path) -> None:
         plots_of(analyse(with_standins(tmp_path / str(len(each)), each))) for each in ((), (1, 2, 3))
     )
     assert b"spark" in whole["phases.svg"] and b"spark" not in nothing["phases.svg"]
-    assert b"spark" in whole["times.svg"] and b"spark" not in nothing["times.svg"]
+    # The dissertation's bars stay.
+    assert [each["times.svg"].count(b"<!-- spark -->") for each in (whole, nothing)] == [2, 1]
     made = [record("spark", 2, TOOK_S, TOOK_S + 10, standin=STANDIN)]
     assert plots_of(analyse(campaign(tmp_path / "only", [planned("spark", 2)], made))) == {}
 
