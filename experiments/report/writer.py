@@ -20,7 +20,7 @@ from experiments.report.names import work_name
 from experiments.report.plots import plots_of
 from experiments.report.sections.added import added_table
 from experiments.report.sections.attempts import attempts_table, not_run_table
-from experiments.report.sections.conclusions import conclusions, weights_sentence
+from experiments.report.sections.conclusions import conclusions
 from experiments.report.sections.conditions import common_facts
 from experiments.report.sections.data_sets import data_sets_table
 from experiments.report.sections.decisions import decisions_table
@@ -32,6 +32,8 @@ from experiments.report.sections.ladders import ladders_table
 from experiments.report.sections.launch import launch_table
 from experiments.report.sections.methods import TITLE as METHODS
 from experiments.report.sections.methods import methods
+from experiments.report.sections.minute import TITLE as MINUTE
+from experiments.report.sections.minute import in_one_minute
 from experiments.report.sections.organisation import organisation_tables
 from experiments.report.sections.phases import phases_table
 from experiments.report.sections.programs import programs_table
@@ -78,7 +80,7 @@ def write_analysis(analysis: Analysis, folder: Path) -> tuple[Path, ...]:
         "tables.tex": as_latex(
             f"{content['campaign'].matrix}, campaign {content['campaign'].name}",
             content["methods"],
-            [content["times"], *content["tables"]],
+            [content["times"], *content["claims"], *content["details"]],
         ),
         "figures.csv": as_csv(rows),
         "figures.parquet": as_parquet(rows),
@@ -92,6 +94,11 @@ def write_analysis(analysis: Analysis, folder: Path) -> tuple[Path, ...]:
 
 def report_tables(analysis: Analysis) -> list[Table]:
     """The tables between the first section and the last ones; those without a row are left out."""
+    return [*_claims(analysis), *_details(analysis)]
+
+
+def _claims(analysis: Analysis) -> list[Table]:
+    """The tables with verdicts."""
     figures, baseline = analysis.figures, analysis.figures.campaign.baseline
     tables = [
         references_table(analysis.references),
@@ -100,6 +107,14 @@ def report_tables(analysis: Analysis) -> list[Table]:
         comparisons_table(analysis.comparisons, baseline, analysis.noise, doubt_of(figures)),
         from_texts_table(analysis.from_texts, baseline),
         settings_table(analysis.settings),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def _details(analysis: Analysis) -> list[Table]:
+    """What lies behind them, which the page folds."""
+    figures, baseline = analysis.figures, analysis.figures.campaign.baseline
+    tables = [
         time_splits_table(analysis.time_splits),
         dissertation_table(analysis.published, analysis.dissertation, work_text(figures.campaign)),
         resource_use_table(analysis.resource_use),
@@ -120,21 +135,25 @@ def report_tables(analysis: Analysis) -> list[Table]:
 def _content(analysis: Analysis) -> dict[str, Any]:
     """What the templates draw."""
     figures, campaign = analysis.figures, analysis.figures.campaign
-    times, tables = times_table(figures), report_tables(analysis)
-    environment = campaign.environment
+    times, claims, details = times_table(figures), _claims(analysis), _details(analysis)
+    environment, minute = campaign.environment, in_one_minute(analysis)
     return {
         "campaign": campaign,
         "started": utc_text(campaign.started),
         "ended": _last_end(figures),
-        "weights": weights_sentence(figures),
         "weights_differ": figures.weights_differ,
         "differing": [(work_name(work), work.digests) for work in figures.works if not work.equal],
-        "conclusions": conclusions(analysis),
+        "minute_title": MINUTE,
+        "minute": minute,
+        "conclusions": [
+            said for said in conclusions(analysis) if not any(said in each.text for each in minute)
+        ],
         "times": times,
-        "tables": tables,
+        "claims": claims,
+        "details": details,
         "methods": methods(figures),
         "methods_title": METHODS,
-        "sections": {table.title for table in (times, *tables)},
+        "sections": {table.title for table in (times, *claims, *details)},
         "not_run": not_run_table(figures.not_run),
         "attempts": attempts_table(figures.attempts),
         "notes": [

@@ -61,7 +61,7 @@ def _of_times(analysis: Analysis) -> list[str]:
     if figures.weights_differ or figures.unproven:
         return [NOT_OF_TIMES, workers, *lacking]
     asked = [*step_sentences(analysis.waterfalls), *setting_sentences(analysis.settings)]
-    times = _times(compared, figures.campaign.baseline)
+    times = times_sentence(compared, figures.campaign.baseline)
     if not asked:
         return [times, workers, *lacking]
     scaled = any(cell.speed_up is not None for cell in figures.cells)
@@ -115,7 +115,8 @@ def _apart(works: int) -> str:
     )
 
 
-def _times(compared: list[StackComparison], baseline: str) -> str:
+def times_sentence(compared: list[StackComparison], baseline: str) -> str:
+    """How the stacks' times compare with the baseline's."""
     if not compared:
         return f"No stack has runs that can be paired with {baseline}'s, so nothing is said about their cost."
     certain = [each for each in compared if each.outcome != "none"]

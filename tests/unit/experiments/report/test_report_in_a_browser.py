@@ -23,7 +23,9 @@ PHONE: Final = (390, 844)  # CSS pixels
 DESK: Final = (1280, 900)
 PAPER: Final = (718, 1047)  # A4 within margins of 1 cm, at 96 pixels per inch
 READABLE: Final = 4.5  # the contrast that WCAG 2.1 requires of text at level AA
-TIMES: Final = "main section:first-of-type"
+TIMES: Final = "#times-quality-weights"
+UNFOLD: Final = "document.querySelectorAll('details').forEach((each) => { each.open = true; });"
+HEIGHT: Final = "return document.documentElement.scrollHeight;"
 
 WIDTHS: Final = """
 const page = document.documentElement;
@@ -105,9 +107,10 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(params=[PHONE, DESK], ids=["phone", "desk"])
 def width(request: pytest.FixtureRequest, browser: Browser, page: Path) -> int:
-    """Opens the page at this width, in CSS pixels."""
+    """Opens the page at this width, in CSS pixels, and all its sections."""
     browser.look(*request.param, color_scheme="light")
     browser.open(page)
+    browser.ask(UNFOLD)
     return int(request.param[0])
 
 
@@ -155,6 +158,7 @@ def test_the_page_loads_nothing_complains_of_nothing_and_does_not_move(
 def test_every_text_has_enough_contrast(browser: Browser, page: Path, width: int, scheme: str) -> None:
     browser.look(width, color_scheme=scheme)
     browser.open(page)
+    browser.ask(UNFOLD)
     looked, faint, ground = browser.ask(FAINT, READABLE)
     assert looked > 1000 and faint == []
     assert (ground == "rgb(255, 255, 255)") is (scheme == "light")
@@ -166,6 +170,7 @@ def test_plots_are_as_dark_as_the_page(
 ) -> None:
     browser.look(*DESK, color_scheme=scheme)
     browser.open(page)
+    browser.ask(UNFOLD)
     plots = browser.driver.find_elements("css selector", "figure img")
     assert len(plots) == 3
     for plot in plots:
@@ -182,6 +187,7 @@ def test_plots_are_as_dark_as_the_page(
 def test_plots_on_a_phone_are_as_large_as_can_be_read(browser: Browser, page: Path) -> None:
     browser.look(*PHONE)
     browser.open(page)
+    browser.ask(UNFOLD)
     for plot in browser.driver.find_elements("css selector", "figure img"):
         # 9-point letters in a drawing 648 points wide stay over 9 pixels high, in a box that scrolls.
         assert plot.size["width"] * 9 / 648 > 9
@@ -213,7 +219,8 @@ def test_a_click_sorts_numbers_as_numbers_and_another_one_turns_them(browser: Br
 def test_tables_are_sorted_by_keyboard(browser: Browser, page: Path) -> None:
     browser.look(*DESK)
     browser.open(page)
-    press(browser, Keys.TAB)
+    contents = browser.driver.find_elements("css selector", "nav a")
+    press(browser, *[Keys.TAB] * (len(contents) + 1))
     assert browser.ask("return document.activeElement.closest('th').textContent.trim()") == "stack"
     outline = "return getComputedStyle(document.activeElement).outlineStyle"
     assert browser.ask(outline) == "solid"
@@ -240,16 +247,43 @@ def test_cards_are_sorted_by_a_list_above_them(browser: Browser, page: Path) -> 
     assert column(browser, "train_s") == written and not turn.is_displayed()
 
 
+def printed_pages(browser: Browser) -> int:
+    """How many pages of A4 the page is, as it is now."""
+    printed = browser.command("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)
+    return pages(base64.b64decode(printed["data"]))
+
+
+def test_details_are_folded_until_their_name_is_chosen(browser: Browser, page: Path) -> None:
+    browser.look(*PHONE)
+    browser.open(page)
+    folded = browser.ask(HEIGHT)
+    links = browser.driver.find_elements("css selector", "nav a")
+    sections = browser.ask(
+        "return [...document.querySelectorAll('section h2')].map((each) => each.textContent);"
+    )
+    assert sections[0] == "In one minute" and [link.text for link in links] == sections[1:]
+    (records,) = [link for link in links if link.text == "Records"]
+    shown = "return document.querySelector('#records table').checkVisibility();"
+    assert not browser.ask(shown)
+    records.click()
+    assert browser.ask(shown)
+    browser.ask(UNFOLD)
+    assert browser.ask(HEIGHT) > 3 * folded
+
+
 def test_nothing_is_cut_on_paper(browser: Browser, page: Path) -> None:
     browser.look(*PAPER, media="print", color_scheme="dark")
     browser.open(page)
+    browser.ask(UNFOLD)
     assert browser.ask(SCROLLED) == []
     assert browser.ask(WIDER) == []
     _, faint, ground = browser.ask(FAINT, READABLE)
     assert faint == [] and ground == "rgb(255, 255, 255)"
     browser.command("Emulation.clearDeviceMetricsOverride")
-    printed = browser.command("Page.printToPDF", paperWidth=8.27, paperHeight=11.69, printBackground=True)
-    assert pages(base64.b64decode(printed["data"])) > 3
+    whole = printed_pages(browser)
+    browser.open(page)
+    folded = printed_pages(browser)
+    assert 1 < folded <= 8 and folded + 3 < whole
 
 
 def test_the_page_is_whole_without_script(browser: Browser, page: Path, width: int) -> None:
@@ -257,6 +291,7 @@ def test_the_page_is_whole_without_script(browser: Browser, page: Path, width: i
     browser.command("Emulation.setScriptExecutionDisabled", value=True)
     try:
         browser.open(page)
+        browser.ask(UNFOLD)
         without = browser.ask(ROWS)
         assert browser.driver.find_elements("css selector", ".sorting, thead button") == []
     finally:
