@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -33,13 +34,16 @@ def write_model(run: Path, state: dict[str, torch.Tensor], epoch: int, facts: di
     try:
         folder.mkdir(exist_ok=True)
         with replacing(weights) as draft:
-            torch.save({name: tensor.detach().cpu() for name, tensor in state.items()}, draft)
+            # To memory first: torch's error for a disk that fills up midway is unclear.
+            content = io.BytesIO()
+            torch.save({name: tensor.detach().cpu() for name, tensor in state.items()}, content)
+            draft.write_bytes(content.getbuffer())
             digest = file_digest(draft)
         write_json(folder / NOTE, {"file": weights.name, "sha256": digest, "epoch": epoch} | facts)
         for old in folder.glob("weights-*.pt"):
             if old != weights:
                 old.unlink()
-    except (OSError, RuntimeError) as error:  # torch's own for a disk that fills up
+    except OSError as error:
         raise CheckpointError(f"The trained model can't be written to {folder}: {error}") from error
 
 

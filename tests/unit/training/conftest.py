@@ -7,7 +7,8 @@ import itertools
 import multiprocessing
 import os
 import random
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,3 +92,15 @@ def run(ranks: Ranks, tmp_path: Path) -> Run:
         return folder, ranks(spec.work.world_size, run_rank, (file, data, folder))
 
     return do
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A folder on a disk of 1 MB."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    path = tmp_path / "disk"
+    path.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(path)], check=True)
+    yield path
+    subprocess.run(["umount", str(path)], check=True)

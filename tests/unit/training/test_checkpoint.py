@@ -7,8 +7,6 @@ import json
 import os
 import pickle
 import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -103,18 +101,6 @@ def test_what_a_killed_writer_left_is_no_checkpoint_and_goes(tmp_path: Path) -> 
     assert kept.newest() == ("000000010-000000", [])
     kept.clean()
     assert [path.name for path in kept.path.iterdir()] == ["000000010-000000"]
-
-
-@pytest.fixture
-def full_disk(tmp_path: Path) -> Iterator[Path]:
-    """A folder on a disk of 1 MB."""
-    if os.geteuid() != 0:
-        pytest.skip("only root can mount a small disk")
-    path = tmp_path / "disk"
-    path.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", str(path)], check=True)
-    yield path
-    subprocess.run(["umount", str(path)], check=True)
 
 
 def test_a_full_disk_is_said_and_leaves_the_others_untouched(full_disk: Path) -> None:

@@ -90,16 +90,9 @@ def test_a_damaged_model_is_refused(tmp_path: Path) -> None:
         read_model(tmp_path)
 
 
-def test_a_model_that_cannot_be_written_is_said_and_the_earlier_one_stays(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_model(tmp_path, {"weights": torch.ones(3)}, 1, {})
-
-    def full(*_: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(torch, "save", full)
-    with pytest.raises(CheckpointError, match=r"can't be written to .*No space left"):
-        write_model(tmp_path, {"weights": torch.zeros(3)}, 2, {})
-    found = read_model(tmp_path)
+def test_a_model_that_cannot_be_written_is_said_and_the_earlier_one_stays(full_disk: Path) -> None:
+    write_model(full_disk, {"weights": torch.ones(3)}, 1, {})
+    with pytest.raises(CheckpointError, match=r"can't be written to .*/model: .*No space left on device"):
+        write_model(full_disk, {"weights": torch.zeros(1 << 19)}, 2, {})
+    found = read_model(full_disk)
     assert found and found[1] == {"epoch": 1}
