@@ -37,7 +37,7 @@ class Analysis:
     time_splits: list[TimeSplit]
     waterfalls: list[Waterfall]
     from_texts: list[FromTexts]
-    published: list[PublishedFigure]  # those that the dissertation also has
+    published: list[PublishedFigure]  # the dissertation's, beside those here
     references: ReferenceCheck
     resource_use: list[CellUse]
     recipes: list[Recipes]

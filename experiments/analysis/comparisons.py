@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import Any, Final
 
 from experiments.analysis.dissertation import LONG, SHORT, Dissertation
@@ -26,6 +27,7 @@ class StackComparison:
     ratio: Ratio
     more_a_step: Difference  # seconds of train_s
     published_step_s: float | None  # the dissertation's, by a line through its two lengths
+    noise_step_s: float = 0.0  # the noise floor of a step on the baseline
 
     @property
     def outcome(self) -> Outcome:
@@ -34,11 +36,11 @@ class StackComparison:
 
     @property
     def excludes_published(self) -> bool:
-        """Whether the dissertation's time of a step lies outside of the interval."""
+        """Whether the dissertation's time of a step is outside of the interval by more than the noise."""
         there, here = self.published_step_s, self.more_a_step
         if there is None or here.low is None or here.high is None:
             return False
-        return not here.low <= there <= here.high
+        return not here.low - self.noise_step_s <= there <= here.high + self.noise_step_s
 
 
 @dataclass(frozen=True)
@@ -69,20 +71,28 @@ def comparisons(
             continue
         if cell.overhead_train is not None:
             pairs = paired_by_seed(cell.records, base.records)
-            found.append((cell, cell.overhead_train, [_more_a_step(*pair) for pair in pairs]))
-    steps = simultaneous([more for *_, more in found])
+            more = [_more_a_step(*pair) for pair in pairs]
+            found.append((cell, cell.overhead_train, more, fmean(_step_s(below) for _, below in pairs)))
+    steps = simultaneous([more for _, _, more, _ in found])
     return [
         StackComparison(
-            cell, replace(ratio, floor=floor), step, _published_step_s(figures, dissertation, cell)
+            cell=cell,
+            ratio=replace(ratio, floor=floor),
+            more_a_step=step,
+            published_step_s=_published_step_s(figures, dissertation, cell),
+            noise_step_s=(floor or 0.0) * base_step_s,
         )
-        for (cell, ratio, _), step in zip(found, steps, strict=True)
+        for (cell, ratio, _, base_step_s), step in zip(found, steps, strict=True)
     ]
 
 
 def _more_a_step(above: Record, below: Record) -> float:
     """Seconds of train_s that a step of one run takes more than one of the other's."""
-    own, base = ((each.train_s or 0.0) / each.specification.work.steps for each in (above, below))
-    return own - base
+    return _step_s(above) - _step_s(below)
+
+
+def _step_s(record: Record) -> float:
+    return (record.train_s or 0.0) / record.specification.work.steps
 
 
 def _published_step_s(figures: Figures, dissertation: Dissertation, cell: Cell) -> float | None:

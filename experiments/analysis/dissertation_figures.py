@@ -1,4 +1,4 @@
-"""The dissertation's tables 5.1 to 5.9, rebuilt: every figure that both have, side by side."""
+"""The dissertation's tables 5.1 to 5.9, rebuilt: every figure, and what stands beside it here."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from experiments.analysis.dissertation import LONG, SHORT, Dissertation, Publish
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.pairing import paired_by_seed
 from experiments.analysis.statistics import mean_difference, paired_ratio
+from experiments.matrix.model import CONDITION_FIELDS
 from experiments.records.record import Record
 
 Quantity = Literal[
@@ -69,13 +70,18 @@ def published_figures(figures: Figures, reference: Dissertation) -> list[Publish
     """Every quantity of tables 5.1 to 5.9, table by table, at the lengths that are compared here.
 
     Where nothing here stands beside it, there is only the dissertation's figure. None of a matrix with
-    ladders, whose cells differ from the dissertation's on purpose.
+    ladders, whose cells differ from the dissertation's on purpose; of one that varies conditions, only the
+    cells with their first values.
     """
     if figures.campaign.ladders:
         return []
     lengths = _lengths({cell.epochs for cell in figures.cells})
+    first = figures.cells[0].axes if figures.cells else {}
+    conditions = [name for name in first if name in CONDITION_FIELDS]
     pairs = []
-    for cell in figures.cells:
+    for cell in (
+        each for each in figures.cells if all(each.axes[name] == first[name] for name in conditions)
+    ):
         length = lengths[cell.epochs]
         there = reference.run(cell.stack, cell.workers, length)
         if there is not None and cell.train_s is not None:

@@ -83,12 +83,12 @@ class _Term:
 def recipes(figures: Figures, floor: float | None = None) -> list[Recipes]:
     """Every stack against the baseline, where the matrix crosses stacks with further axes; else nothing.
 
-    `floor` is the noise floor, as a fraction of train_s; of a step it is that share of the baseline's.
+    `floor` is the noise floor, as a fraction of train_s: of the baseline's step with the first values.
     """
     baseline = figures.campaign.baseline
     groups: dict[tuple[int, int], list[Cell]] = {}
     for cell in figures.cells:
-        if cell.settings.get(REPETITION, 1) != 1:
+        if REPETITION in cell.settings:
             continue
         groups.setdefault((cell.workers, cell.epochs), []).append(cell)
     return [
@@ -119,8 +119,14 @@ def _recipes(cells: Sequence[Cell], baseline: str, other: str, floor: float | No
     for level in told_apart:
         alone, more = found[_Term(False, *level)], found[_Term(True, *level)]
         samples += [alone, [a + b for a, b in zip(alone, more, strict=True)], more]
-    usual = [seconds for runs in known.values() for cell, seconds in runs if cell.stack == baseline]
-    floor_ms = None if floor is None else floor * float(np.mean(usual)) * MS
+    first = {name: found[0] for name, found in values.items()}
+    usual = [
+        seconds
+        for runs in known.values()
+        for cell, seconds in runs
+        if cell.stack == baseline and all(_text(cell.axes[name]) == value for name, value in first.items())
+    ]
+    floor_ms = floor * float(np.mean(usual)) * MS if floor is not None and usual else None
     together = [replace(each, floor=floor_ms) for each in simultaneous(samples)]
     return Recipes(
         baseline=baseline,

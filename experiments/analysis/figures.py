@@ -57,8 +57,12 @@ class Cell:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Its values of the matrix's other axes."""
-        return {name: value for name, value in self.axes.items() if name not in USUAL_AXES}
+        """Its values of the matrix's other axes; a first repetition is none."""
+        return {
+            name: value
+            for name, value in self.axes.items()
+            if name not in USUAL_AXES and (name, value) != (REPETITION, 1)
+        }
 
     @property
     def epochs(self) -> int:

@@ -40,7 +40,7 @@ def setting_comparisons(figures: Figures, floor: float | None = None) -> list[Se
     found = []
     first = figures.cells[0].axes if figures.cells and not figures.campaign.ladders else {}
     for axis in (name for name in first if name not in (*USUAL_AXES, REPETITION)):
-        for cell in figures.cells:
+        for cell in (each for each in figures.cells if REPETITION not in each.settings):
             base = sibling(figures.cells, cell, **{axis: first[axis]})
             if base is None or base is cell:
                 continue

@@ -24,6 +24,7 @@ def export_rows(analysis: Analysis) -> list[Row]:
     return [
         *(row for cell in figures.cells for row in _cell_rows(cell, baseline)),
         *_comparison_rows(analysis, baseline),
+        *_noise_rows(analysis),
         *(row for each in analysis.added for row in _added_rows(each, baseline)),
         *_split_rows(analysis),
         *_published_rows(analysis),
@@ -108,6 +109,13 @@ def _added_rows(each: Added, baseline: str) -> Iterator[Row]:
             if (found := part.added.get(cell.stack)) is not None:
                 more = _difference(f"{name}, more than {baseline}'s", found)
                 yield _cell(cell, "added") | more | {"p": found.p}
+
+
+def _noise_rows(analysis: Analysis) -> Iterator[Row]:
+    for each in analysis.noise.again:
+        yield (
+            _cell(each.cell, "noise") | _ratio("train_s over the first ones", each.ratio) | _tests(each.ratio)
+        )
 
 
 def _split_rows(analysis: Analysis) -> Iterator[Row]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from experiments.analysis.ladders import Step
 from experiments.analysis.statistics import MARGIN, Ratio
-from experiments.analysis.verdicts import is_small, outcome
+from experiments.analysis.verdicts import is_small, outcome, sign
 from experiments.report.formats import PERCENT, RATIO, Format, number, quantity
 
 MOSTLY: Final = "four times in five"  # POWER
@@ -38,7 +38,7 @@ REPORT: Final = Words(
     small=f", by less than {quantity(MARGIN, PERCENT)}",
     same=SAME,
     open=f"can't tell: only a difference of {{visible}} or more would have shown {MOSTLY}",
-    noise="within the noise: runs that differ in nothing are up to {floor} apart",
+    noise="within the noise: runs that differ in nothing may be up to {floor} apart",
     single=SINGLE,
     unspread=UNSPREAD,
 )
@@ -62,19 +62,20 @@ def verdict(ratio: Ratio, words: Words = REPORT) -> str:
     said: str = getattr(words, found)
     if found in ("longer", "shorter") and is_small(ratio):
         said += words.small
-    return said.format(visible=_percent(ratio.visible), floor=_percent(ratio.floor))
+    return said.format(visible=percent_text(ratio.visible), floor=percent_text(ratio.floor))
 
 
 def step_verdict(step: Step) -> str:
     """What may be said about a ladder's step, and no more."""
-    floor = step.seconds.floor
-    if step.outcome == "open" and floor is not None and abs(step.seconds.mean) <= floor:
-        return f"within the noise: runs that differ in nothing are up to {number(floor, RATIO)} s apart"
+    seconds = step.seconds
+    if step.outcome == "open" and sign(replace(seconds, floor=None)):
+        floor = number(seconds.floor, RATIO)
+        return f"within the noise: runs that differ in nothing may be up to {floor} s apart"
     if step.outcome == "open":
-        visible = number(step.seconds.visible, RATIO)
+        visible = number(seconds.visible, RATIO)
         return f"can't tell: only about {visible} s or more would have shown {MOSTLY}"
     if step.outcome == "none":
-        return SINGLE if step.seconds.n == 1 else UNSPREAD
+        return SINGLE if seconds.n == 1 else UNSPREAD
     return {"costs": "costs time", "saves": "saves time"}[step.outcome]
 
 
@@ -92,10 +93,11 @@ def corrected_text(p_values: Sequence[float | None]) -> str:
     )
 
 
-def _percent(fraction: float | None) -> str:
+def percent_text(fraction: float | None) -> str:
     """No more exact than the spread of a few runs allows; "" for None."""
     if fraction is None:
         return ""
     if fraction >= TENFOLD:
         return "ten times"
-    return f"about {quantity(fraction, Format(1 if fraction < 0.1 else 0, factor=100, unit=' %'))}"
+    digits = 0 if fraction >= 0.1 else 1 if fraction >= 0.01 else 2
+    return f"about {quantity(fraction, Format(digits, factor=100, unit=' %'))}"

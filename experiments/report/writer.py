@@ -93,7 +93,7 @@ def write_analysis(analysis: Analysis, folder: Path) -> tuple[Path, ...]:
 
 
 def report_tables(analysis: Analysis) -> list[Table]:
-    """The tables between the first section and the last ones; those without a row are left out."""
+    """Its tables, but for that of times and the last ones; those without a row are left out."""
     return [*_claims(analysis), *_details(analysis)]
 
 

@@ -1,4 +1,4 @@
-"""The report's first sentences: what the figures say, and never more than their intervals allow."""
+"""The report's sentences: what the figures say, and never more than their intervals allow."""
 
 from __future__ import annotations
 
@@ -129,7 +129,9 @@ def times_sentence(compared: list[StackComparison], baseline: str) -> str:
     sentences = [
         _against(group, cells)
         for alike in by_length(certain, lambda each: each.cell)
-        for group in ([alike] if all(map(_plainly_unknown, alike)) else [[each] for each in alike])
+        for group in (
+            [alike] if all(each.outcome == "open" for each in alike) else [[each] for each in alike]
+        )
     ]
     pairs = span([each.ratio.n for each in certain])
     said = f"Training, against {baseline}: {'; '.join(sentences)}, from {pairs} pairs of runs each."
@@ -151,12 +153,6 @@ def _against(group: Sequence[StackComparison], among: Sequence[Cell]) -> str:
     if group[0].outcome == "same":
         return f"{name} takes the same time within {quantity(MARGIN, PERCENT)}"
     return f"{name} can't be told apart from it ({times})"
-
-
-def _plainly_unknown(each: StackComparison) -> bool:
-    """Whether it can't be told apart from the baseline, even by its own, uncorrected interval."""
-    low, high = envelope([each.ratio])
-    return each.outcome == "open" and low <= 1 <= high
 
 
 def _lacking(figures: Figures) -> list[str]:

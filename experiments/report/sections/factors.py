@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from experiments.analysis.factors import FactorEffect, Recipes
@@ -31,7 +32,7 @@ def factors_table(found: Sequence[Recipes], doubt: str = "") -> Table:
             f"factor that costs every stack the same explains nothing of a ratio to {baseline}: that can be "
             "only what the stack adds by itself, with every factor at its first value, or what it pays more "
             "for a factor. In brackets are 95 % intervals that hold all at once for one stack and number of "
-            "workers (Bonferroni), and the last column goes by them."
+            "workers (Bonferroni), and the last column goes by them, and by the noise floor if there is one."
         ),
         columns=columns(
             *("stack", "workers", "epochs", "factor", "value", "against", "pairs"),
@@ -59,7 +60,9 @@ def _itself(each: Recipes) -> list[Value | str]:
         "",
         "",
         _value(alone),
-        "no difference is shown" if not found else f"it takes {'more' if found > 0 else 'less'} by itself",
+        ("within the noise" if sign(replace(alone, floor=None)) else "no difference is shown")
+        if not found
+        else f"it takes {'more' if found > 0 else 'less'} by itself",
     ]
 
 
@@ -87,7 +90,8 @@ def _what(each: Recipes, effect: FactorEffect) -> str:
         return f"costs {each.other} {'more' if more > 0 else 'less'} than {each.baseline}"
     on = [sign(effect.on_baseline) or 0, sign(effect.on_other) or 0]
     if not any(on):
-        return "no effect is shown"
+        beyond = (sign(replace(each, floor=None)) for each in (effect.on_baseline, effect.on_other))
+        return "within the noise" if any(beyond) else "no effect is shown"
     if all(on):
         return f"{'costs' if on[0] > 0 else 'saves'} both; no difference between them is shown"
     stack = each.baseline if on[0] else each.other

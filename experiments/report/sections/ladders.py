@@ -12,6 +12,7 @@ from experiments.report.names import ladder_name, phase_name
 from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 from experiments.report.verdict_words import corrected_text, step_verdict
+from experiments.util.words import counted
 
 COSTS, SAVES, UNKNOWN, WHOLE = "#d55e00", "#009e73", "#bbbbbb", "#0072b2"  # Okabe and Ito's, and a grey
 INCHES_A_BAR: Final = 0.36
@@ -118,7 +119,9 @@ def _draw(axes: Any, waterfall: Waterfall) -> None:
         colour = UNKNOWN if not step.certain else COSTS if seconds.mean > 0 else SAVES
         half = None if seconds.low is None else seconds.mean - seconds.low
         axes.barh(at, -seconds.mean, left=left, color=colour, xerr=half, capsize=3)
-        claim = "" if step.certain else ", can't tell" if half is not None else ", one pair"
+        claim = (
+            "" if step.certain else ", can't tell" if half is not None else f", {counted(seconds.n, 'pair')}"
+        )
         beyond = max(left, left - seconds.mean + (half or 0.0))
         _write(axes, beyond, at, quantity(-seconds.mean, replace(CHANGE, unit=" s")) + claim)
         labels.append(f"\N{RIGHTWARDS ARROW} {step.below}")

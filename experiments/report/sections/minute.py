@@ -32,21 +32,24 @@ def in_one_minute(analysis: Analysis) -> list[Answer]:
     figures, baseline = analysis.figures, analysis.figures.campaign.baseline
     same = Answer("The same work?", weights_sentence(figures))
     if figures.weights_differ or figures.unproven:
-        return [same, Answer("How much slower?", NOT_OF_TIMES)]
-    excluded = [] if doubt_of(figures) else excluded_sentences(analysis.comparisons)
-    compared = any(each.published_step_s is not None for each in analysis.comparisons)
-    nothing = (
-        "None of what the dissertation's stacks add to a step."
-        if compared
-        else "Nothing of the dissertation's: no pairs of runs here are like its own."
-    )
+        return [same, Answer("How much slower in training?", NOT_OF_TIMES)]
     return [
         same,
         Answer("How much slower in training?", times_sentence(analysis.comparisons, baseline)),
         Answer("And in all?", _in_all(figures.cells, baseline)),
         Answer("Where?", _where(analysis.added, baseline)),
-        Answer("What is excluded?", " ".join(excluded) or nothing),
+        Answer("What is excluded?", _excluded(analysis)),
     ]
+
+
+def _excluded(analysis: Analysis) -> str:
+    """What the dissertation's stacks add to a step and these don't."""
+    if doubt := doubt_of(analysis.figures):
+        return doubt.strip()
+    if not any(each.published_step_s is not None for each in analysis.comparisons):
+        return "Nothing of the dissertation's: no pairs of runs here are like its own."
+    sentences = excluded_sentences(analysis.comparisons)
+    return " ".join(sentences) or "None of what the dissertation's stacks add to a step."
 
 
 def _in_all(cells: Sequence[Cell], baseline: str) -> str:
@@ -63,12 +66,15 @@ def _in_all(cells: Sequence[Cell], baseline: str) -> str:
 
 def _whole(cells: Sequence[Cell]) -> str:
     ratios = [cell.overhead_total for cell in cells if cell.overhead_total is not None]
-    means = [ratio.ratio for ratio in ratios]
+    known = [ratio for ratio in ratios if ratio.low is not None]
+    means = [ratio.ratio for ratio in known or ratios]
     mean = interval(min(means), max(means), RATIO) if len(means) > 1 else number(means[0], RATIO)
-    if any(ratio.low is None for ratio in ratios):
+    if not known:
         return f"{cells[0].stack} {mean} times as long, without an interval"
-    low, high = envelope(ratios)
-    return f"{cells[0].stack} {mean} times as long ({interval(low, high, RATIO)})"
+    low, high = envelope(known)
+    without = len(ratios) - len(known)
+    aside = f"; {without} more without an interval" if without else ""
+    return f"{cells[0].stack} {mean} times as long ({interval(low, high, RATIO)}{aside})"
 
 
 def _where(found: Sequence[Added], baseline: str) -> str:

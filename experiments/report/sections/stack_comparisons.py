@@ -10,18 +10,16 @@ from experiments.analysis.figures import Figures
 from experiments.analysis.noise import Noise
 from experiments.report.formats import (
     P_VALUE,
-    PERCENT,
     Format,
     Value,
     interval,
     number,
     plain_interval,
-    quantity,
 )
 from experiments.report.names import stack_text
 from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
-from experiments.report.verdict_words import corrected_text, verdict
+from experiments.report.verdict_words import corrected_text, percent_text, verdict
 from experiments.util.words import counted, listed
 
 WEIGHTS_DIFFER: Final = "Equal work did NOT give equal weights, so nothing follows from these ratios. "
@@ -74,14 +72,15 @@ def noise_sentences(noise: Noise, baseline: str) -> list[str]:
     if noise.floor is None:
         return [f"{baseline} was repeated, but not often enough to say how far apart equal runs are."]
     found = [
-        f"{interval(each.ratio.low, each.ratio.high, RATIO)} times "
-        f"({counted(each.cell.workers, 'worker')}, {counted(each.ratio.n, 'pair')})"
+        f"{interval(each.ratio.low, each.ratio.high, RATIO)} times ({counted(each.cell.workers, 'worker')}, "
+        f"{counted(each.cell.epochs, 'epoch')}, {counted(each.ratio.n, 'pair')})"
         for each in noise.again
         if each.floor is not None
     ]
     return [
-        f"Repeated with nothing changed (A/A), runs of {baseline} took {listed(found)} as long as before: no "
-        f"difference below {quantity(noise.floor, PERCENT)} is claimed."
+        f"Repeated with nothing changed (A/A), runs of {baseline} took {listed(found)} as long as the first "
+        f"ones. So much may be noise, here and in other cells: no difference in train_s below "
+        f"{percent_text(noise.floor)} is claimed."
     ]
 
 

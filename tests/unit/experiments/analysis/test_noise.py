@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from experiments.analysis.analysis import Analysis, analyse
 from experiments.analysis.factors import recipes
-from experiments.analysis.figures import figures_of
 from experiments.analysis.noise import noise
 from experiments.analysis.statistics import Difference, Ratio
 from experiments.analysis.verdicts import outcome, sign
 from experiments.campaign.campaign import Campaign
 from experiments.campaign.plan import PlannedRun
+from experiments.report.export_rows import export_rows
 from experiments.report.sections.conclusions import conclusions
 from experiments.report.sections.stack_comparisons import comparisons_table
-from experiments.report.verdict_words import verdict
+from experiments.report.verdict_words import percent_text, verdict
 from tests.unit.experiments.analysis.test_figures import of_specification
 from tests.unit.experiments.made_up_records import campaign, record, spec
 
@@ -57,23 +58,39 @@ def test_a_difference_is_claimed_only_above_the_noise_floor(tmp_path: Path) -> N
     assert compared.ratio.low is not None and compared.ratio.low > 1  # an interval of its own that excludes 1
     assert compared.outcome == "noise"
     assert "differs from it by no more than the noise" in said(loud)
-    assert verdict(compared.ratio).startswith("within the noise: runs that differ in nothing are up to about")
+    assert verdict(compared.ratio).startswith(
+        "within the noise: runs that differ in nothing may be up to about"
+    )
     assert "Repeated with nothing changed (A/A), runs of ddp took" in said(loud)
-    assert "(2 workers, 8 pairs) as long as before: no difference below" in said(loud)
+    assert "(2 workers, 2 epochs, 8 pairs) as long as the first ones" in said(loud)
+    assert f"no difference in train_s below {percent_text(floor)} is claimed" in said(loud)
     assert not loud.settings  # the repetition is no setting
+
+    exported = [row for row in export_rows(loud) if row["section"] == "noise"]
+    assert [(row["stack"], row["runs"], row["setting"]) for row in exported] == [("ddp", 8, "repetition 2")]
 
     large = analyse(made(tmp_path / "large", 1.5, 0.03))
     assert [each.outcome for each in large.comparisons] == ["longer"]
 
 
-def test_a_repetition_is_no_factor(tmp_path: Path) -> None:
-    figures = figures_of(made(tmp_path, 1.01, 0.03))
-    assert [cell.settings for cell in figures.cells] == [
-        {"repetition": 1},
-        {"repetition": 1},
-        {"repetition": 2},
-    ]
+def test_a_repetition_is_no_factor_no_setting_and_nothing_that_the_dissertation_has(tmp_path: Path) -> None:
+    analysis = analyse(made(tmp_path, 1.01, 0.03))
+    figures = analysis.figures
+    assert [cell.settings for cell in figures.cells] == [{}, {}, {"repetition": 2}]
     assert recipes(figures, noise(figures).floor) == []
+    assert analysis.settings == []
+    assert {each.runs for each in analysis.published if each.stack == "ddp" and each.workers == 2} == {8, 0}
+    assert all(not each.settings for each in analysis.published)
+
+
+def test_what_the_dissertation_adds_is_excluded_only_beyond_the_noise(tmp_path: Path) -> None:
+    (found,) = analyse(made(tmp_path, 1.01, 0.001)).comparisons
+    more = found.more_a_step
+    assert more.low is not None and more.high is not None
+    there = more.high + 0.001
+    assert replace(found, published_step_s=there, noise_step_s=0.0).excludes_published
+    assert not replace(found, published_step_s=there, noise_step_s=0.002).excludes_published
+    assert replace(found, published_step_s=there, noise_step_s=0.0005).excludes_published
 
 
 def test_without_repetitions_the_report_says_that_the_noise_is_not_known(tmp_path: Path) -> None:
