@@ -96,3 +96,5 @@ def test_a_model_that_cannot_be_written_is_said_and_the_earlier_one_stays(full_d
         write_model(full_disk, {"weights": torch.zeros(1 << 19)}, 2, {})
     found = read_model(full_disk)
     assert found and found[1] == {"epoch": 1}
+    kept = sorted(path.name for path in (full_disk / "model").iterdir())
+    assert kept == ["model.json", "weights-000001.pt"]  # no draft stays
