@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import pickle
@@ -18,6 +17,7 @@ from training.errors import CheckpointError, OtherWorkError, first_line
 from training.session import Position
 from training.util.digest import file_digest
 from training.util.files import publish, write_json
+from training.util.tensors import serialised
 
 FORMAT: Final = 1
 STATE: Final = "state.pt"
@@ -30,12 +30,10 @@ def write_checkpoint(folder: Path, state: dict[str, Any], work_digest: str, posi
     Raises:
         OSError: it can't be written.
     """
-    # Serialise to memory first: torch's error for a disk that fills up midway is unclear.
-    content = io.BytesIO()
-    torch.save(state, content)
+    content = serialised(state)
     path = folder / STATE
     with path.open("wb") as file:
-        file.write(content.getbuffer())
+        file.write(content)
         file.flush()
         publish(path, file.fileno())
     description = {
@@ -44,7 +42,7 @@ def write_checkpoint(folder: Path, state: dict[str, Any], work_digest: str, posi
         "steps": position.steps,
         "epochs": position.epochs,
         "torch": torch.__version__,
-        "sha256": hashlib.sha256(content.getbuffer()).hexdigest(),
+        "sha256": hashlib.sha256(content).hexdigest(),
     }
     write_json(folder / DESCRIPTION, description)
 

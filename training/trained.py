@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +11,7 @@ import torch
 from training.errors import CheckpointError
 from training.util.digest import file_digest
 from training.util.files import replacing, write_json
+from training.util.tensors import serialised
 
 FOLDER: Final = "model"
 NOTE: Final = "model.json"
@@ -34,10 +34,7 @@ def write_model(run: Path, state: dict[str, torch.Tensor], epoch: int, facts: di
     try:
         folder.mkdir(exist_ok=True)
         with replacing(weights) as draft:
-            # To memory first: torch's error for a disk that fills up midway is unclear.
-            content = io.BytesIO()
-            torch.save({name: tensor.detach().cpu() for name, tensor in state.items()}, content)
-            draft.write_bytes(content.getbuffer())
+            draft.write_bytes(serialised({name: tensor.detach().cpu() for name, tensor in state.items()}))
             digest = file_digest(draft)
         write_json(folder / NOTE, {"file": weights.name, "sha256": digest, "epoch": epoch} | facts)
         for old in folder.glob("weights-*.pt"):
