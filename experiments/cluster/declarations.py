@@ -27,6 +27,8 @@ class Port(FrozenModel):
     default: int | Text  # its number, or a template for it, where an inventory sets nothing
     moved_by: dict[Text, int] = Field(default_factory=dict)  # by variable: the number if it is true
     local: bool = False  # only the node itself can reach it
+    # The service stays while this file is there: it holds data that taking the stack out may keep.
+    kept_with: AbsolutePath | None = None
 
 
 class OnNode(FrozenModel):
