@@ -99,12 +99,18 @@ def _row(waterfall: Waterfall, step: Step, mark: str = "") -> list[Value | str]:
 
 
 def draw_waterfalls(figure: Any, found: Sequence[Waterfall]) -> None:
-    """Each ladder, step by step, from the excess of its first rung over its last down to zero."""
+    """Each ladder, from the excess of its first rung over its last down to zero; beside it, each step alone.
+
+    The intervals are the steps', not those of what is left after them: they stand beside the waterfall.
+    """
     heights = [len(waterfall.steps) + 2 for waterfall in found]
     figure.set_size_inches(9, sum(heights) * INCHES_A_BAR + 0.9 * len(found))
-    every = figure.subplots(len(found), 1, squeeze=False, height_ratios=heights)[:, 0]
-    for axes, waterfall in zip(every, found, strict=True):
-        _draw(axes, waterfall)
+    every = figure.subplots(
+        len(found), 2, squeeze=False, sharey="row", height_ratios=heights, width_ratios=[2, 1]
+    )
+    for (whole, steps), waterfall in zip(every, found, strict=True):
+        _draw(whole, waterfall)
+        _draw_steps(steps, waterfall)
 
 
 def _draw(axes: Any, waterfall: Waterfall) -> None:
@@ -115,30 +121,45 @@ def _draw(axes: Any, waterfall: Waterfall) -> None:
     _write(axes, max(left, 0.0), 0, quantity(start.mean, SECONDS))
     labels = [first]
     for at, step in enumerate(waterfall.steps, start=1):
-        seconds = step.seconds
-        colour = UNKNOWN if not step.certain else COSTS if seconds.mean > 0 else SAVES
-        half = None if seconds.low is None else seconds.mean - seconds.low
-        axes.barh(at, -seconds.mean, left=left, color=colour, xerr=half, capsize=3)
-        claim = (
-            "" if step.certain else ", can't tell" if half is not None else f", {counted(seconds.n, 'pair')}"
-        )
-        beyond = max(left, left - seconds.mean + (half or 0.0))
-        _write(axes, beyond, at, quantity(-seconds.mean, replace(CHANGE, unit=" s")) + claim)
+        removed = step.seconds.mean
+        axes.barh(at, -removed, left=left, color=_colour(step))
+        _write(axes, max(left, left - removed), at, quantity(-removed, replace(CHANGE, unit=" s")))
         labels.append(f"\N{RIGHTWARDS ARROW} {step.below}")
-        left -= seconds.mean
+        left -= removed
     _write(axes, 0.0, len(labels), quantity(end.mean, SECONDS))
     labels.append(last)
     axes.set_yticks(range(len(labels)), labels)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     low, high = axes.dataLim.intervalx
     room = (high - low) or 1.0
-    axes.set_xlim(low - 0.05 * room, high + 0.34 * room)  # on the right, room for the text beside the bars
+    axes.set_xlim(low - 0.05 * room, high + 0.25 * room)  # on the right, room for the text beside the bars
+    axes.axvline(0, color="#000000", linewidth=0.8)
+    axes.set_title(ladder_name(waterfall), loc="left")
+    axes.set_xlabel("train_s beyond the last rung's, s")
+    axes.grid(axis="x", color="#dddddd")
+
+
+def _draw_steps(axes: Any, waterfall: Waterfall) -> None:
+    """What each step removes, with its interval."""
+    for at, step in enumerate(waterfall.steps, start=1):
+        seconds = step.seconds
+        half = None if seconds.low is None else seconds.mean - seconds.low
+        axes.errorbar(seconds.mean, at, xerr=half, fmt="o", capsize=3, color=_colour(step))
+        if not step.certain:
+            claim = f"{counted(seconds.n, 'pair')}" if half is None else "can't tell"
+            axes.annotate(claim, (seconds.mean, at), xytext=(0, 5), textcoords="offset points", ha="center")
+    axes.tick_params(labelleft=False)
     axes.axvline(0, color="#000000", linewidth=0.8)
     pairs = [step.seconds.n for step in waterfall.steps]
-    many = "s" if max(pairs) > 1 else ""
-    axes.set_title(f"{ladder_name(waterfall)} ({span(pairs)} pair{many} per step)", loc="left")
-    axes.set_xlabel("train_s beyond the last rung's, s; what each step removes, with 95 % intervals")
+    axes.set_title(f"{span(pairs)} pair{'s' if max(pairs) > 1 else ''} per step", loc="left")
+    axes.set_xlabel("what a step removes, s (95 %)")
     axes.grid(axis="x", color="#dddddd")
+
+
+def _colour(step: Step) -> str:
+    if not step.certain:
+        return UNKNOWN
+    return COSTS if step.seconds.mean > 0 else SAVES
 
 
 def _write(axes: Any, x: float, y: int, text: str) -> None:
