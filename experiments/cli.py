@@ -145,6 +145,7 @@ def _command(
         break_lock=arguments.break_lock,
         side_by_side=arguments.side_by_side,
         max_time_s=arguments.max_time * 60 if arguments.max_time is not None else None,
+        decide=arguments.decide,
     )
     if arguments.detach and arguments.as_detached is None:
         return run_detached(RESULTS, matrix.name, arguments.matrix, words, screen, interrupts)
@@ -238,6 +239,13 @@ def _percent(text: str) -> float:
     return percent
 
 
+def _margin(text: str) -> float:
+    percent = _percent(text.removesuffix("%"))
+    if not 0 < percent <= 100:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage above 0, and up to 100")
+    return percent
+
+
 def _minutes(text: str) -> float:
     try:
         minutes = float(text)
@@ -281,6 +289,14 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MINUTES",
         help="start no run that, judging by earlier records, would end more than MINUTES after the command's "
         "start",
+    )
+
+    run.add_argument(
+        "--decide",
+        type=_margin,
+        metavar="PERCENT",
+        help="begin a campaign that ends as soon as every stack differs from the first, or is the same "
+        "within PERCENT; its seeds are the most that it makes",
     )
 
     run.add_argument(

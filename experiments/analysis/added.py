@@ -68,7 +68,7 @@ def added(figures: Figures) -> list[Added]:
         cells = [cell for cell in beside if cell and paired_by_seed(cell.records, base.records)]
         if cells:
             found.append(Added(base, cells, _parts(base, cells)))
-    return _together(found)
+    return _together(found, campaign.looks)
 
 
 def certain(difference: Difference) -> bool:
@@ -146,7 +146,7 @@ def _is_noticed(part: Part) -> bool:
     return part.is_sum or longest >= NOTICED_S
 
 
-def _together(found: Sequence[Added]) -> list[Added]:
+def _together(found: Sequence[Added], looks: int) -> list[Added]:
     """The same, with each p corrected for all differences of parts; sums have none of their own.
 
     The intervals stay those of each difference alone: dozens of parts are shown, and few are asked about.
@@ -159,7 +159,7 @@ def _together(found: Sequence[Added]) -> list[Added]:
         for stack in part.added
     ]
     plain = {(at, part.name): part for at, each in enumerate(found) for part in each.parts}
-    corrected = differences_together([plain[at, name].added[stack] for at, name, stack in keys])
+    corrected = differences_together([plain[at, name].added[stack] for at, name, stack in keys], looks)
     p_values = {key: each.p for key, each in zip(keys, corrected, strict=True)}
 
     def with_p(at: int, part: Part) -> Part:

@@ -73,7 +73,7 @@ def comparisons(
             pairs = paired_by_seed(cell.records, base.records)
             more = [_more_a_step(*pair) for pair in pairs]
             found.append((cell, cell.overhead_train, more, fmean(_step_s(below) for _, below in pairs)))
-    steps = simultaneous([more for _, _, more, _ in found])
+    steps = simultaneous([more for _, _, more, _ in found], figures.campaign.looks)
     return [
         StackComparison(
             cell=cell,

@@ -95,11 +95,13 @@ def recipes(figures: Figures, floor: float | None = None) -> list[Recipes]:
         found
         for cells in groups.values()
         for other in dict.fromkeys(cell.stack for cell in cells if cell.stack != baseline)
-        if (found := _recipes(cells, baseline, other, floor)) is not None
+        if (found := _recipes(cells, baseline, other, floor, figures.campaign.looks)) is not None
     ]
 
 
-def _recipes(cells: Sequence[Cell], baseline: str, other: str, floor: float | None) -> Recipes | None:
+def _recipes(
+    cells: Sequence[Cell], baseline: str, other: str, floor: float | None, looks: int
+) -> Recipes | None:
     """Two stacks over the factors of these cells; None if there are none, or too few runs."""
     by_seed = _runs_by_seed([cell for cell in cells if cell.stack in (baseline, other)])
     whole = [cell for cell, _ in max(by_seed.values(), key=len, default=[])]
@@ -127,7 +129,7 @@ def _recipes(cells: Sequence[Cell], baseline: str, other: str, floor: float | No
         if cell.stack == baseline and all(_text(cell.axes[name]) == value for name, value in first.items())
     ]
     floor_ms = floor * float(np.mean(usual)) * MS if floor is not None and usual else None
-    together = [replace(each, floor=floor_ms) for each in simultaneous(samples)]
+    together = [replace(each, floor=floor_ms) for each in simultaneous(samples, looks)]
     return Recipes(
         baseline=baseline,
         other=other,

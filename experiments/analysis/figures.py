@@ -151,8 +151,9 @@ class MissingRun:
     """A planned run without a result that counts."""
 
     run: PlannedRun
-    reason: Literal["impossible", "not yet", "not ok", "others"]
-    """`others`: it is ok, but a run that it began with has no result of the same moment."""
+    reason: Literal["impossible", "not yet", "not needed", "not ok", "others"]
+    """`others`: it is ok, but a run that it began with has no result of the same moment; `not needed`: all
+    was decided without it (`--decide`)."""
     last: Record | None = None  # the newest attempt, where none is ok
 
 
@@ -235,7 +236,7 @@ def figures_of(campaign: Campaign) -> Figures:
         not_run=[
             missing
             for run in measured
-            if (missing := _missing(run, records[run.run_id], counting)) is not None
+            if (missing := _missing(run, records[run.run_id], counting, decided=campaign.decided)) is not None
         ],
         attempts=[record for run in plan for record in records[run.run_id] if not record.ok],
         counting=list(counting.values()),
@@ -247,8 +248,12 @@ def figures_of(campaign: Campaign) -> Figures:
     )
 
 
-def _missing(run: PlannedRun, records: Sequence[Record], counting: Mapping[str, Record]) -> MissingRun | None:
+def _missing(
+    run: PlannedRun, records: Sequence[Record], counting: Mapping[str, Record], *, decided: bool
+) -> MissingRun | None:
     """Why a planned run has no result that counts; None if it has one."""
+    if not records and run.cannot_run is None and decided:
+        return MissingRun(run, "not needed")
     if not records:
         return MissingRun(run, "not yet" if run.cannot_run is None else "impossible")
     if not any(record.ok for record in records):
@@ -297,13 +302,13 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
                 speed_up=time_ratio(paired_by_seed(alone, records)) if workers > 1 else None,
             )
         )
-    return _together(cells)
+    return _together(cells, file.looks)
 
 
-def _together(cells: Sequence[Cell]) -> list[Cell]:
-    """The same cells; the intervals of each kind of ratio hold for all cells at once."""
+def _together(cells: Sequence[Cell], looks: int) -> list[Cell]:
+    """The same cells; the intervals of each kind of ratio hold for all cells and looks at once."""
     train, total, speed = (
-        iter(ratios_together([ratio for ratio in ratios if ratio is not None]))
+        iter(ratios_together([ratio for ratio in ratios if ratio is not None], looks))
         for ratios in (
             [cell.overhead_train for cell in cells],
             [cell.overhead_total for cell in cells],

@@ -62,7 +62,8 @@ def from_texts(figures: Figures) -> list[FromTexts]:
                 ratio=_ratio(pairs, end_to_end),
             )
         )
-    together = iter(ratios_together([each.ratio for each in found if each.ratio]))
+    ratios = [each.ratio for each in found if each.ratio]
+    together = iter(ratios_together(ratios, figures.campaign.looks))
     return [replace(each, ratio=next(together)) if each.ratio else each for each in found]
 
 

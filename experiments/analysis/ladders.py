@@ -95,9 +95,10 @@ def waterfalls(figures: Figures, floor: float | None = None) -> list[Waterfall]:
         for waterfall in _of_ladder(ladder, figures.campaign.measured, counting)
     ]
     steps = [step for each in found for step in each.every_step]
-    seconds = differences_together([step.seconds for step in steps])
+    looks = figures.campaign.looks
+    seconds = differences_together([step.seconds for step in steps], looks)
     # A share says the same as its seconds, and is no comparison of its own.
-    percent = iter(differences_together([step.percent for step in steps if step.percent]))
+    percent = iter(differences_together([step.percent for step in steps if step.percent], looks))
     by_step = {
         id(step): replace(step, seconds=each, percent=next(percent) if step.percent else None)
         for step, each in zip(steps, seconds, strict=True)

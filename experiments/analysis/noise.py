@@ -52,5 +52,5 @@ def noise(figures: Figures) -> Noise:
         ratio = time_ratio(paired_by_seed(cell.records, first.records))
         if ratio is not None:
             found.append((cell, ratio))
-    together = ratios_together([ratio for _, ratio in found])
+    together = ratios_together([ratio for _, ratio in found], figures.campaign.looks)
     return Noise([Again(cell, ratio) for (cell, _), ratio in zip(found, together, strict=True)])

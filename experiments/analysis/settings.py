@@ -47,7 +47,7 @@ def setting_comparisons(figures: Figures, floor: float | None = None) -> list[Se
             ratio = time_ratio(paired_by_seed(cell.records, base.records))
             if ratio is not None:
                 found.append((axis, cell, first[axis], ratio))
-    together = ratios_together([ratio for *_, ratio in found])
+    together = ratios_together([ratio for *_, ratio in found], figures.campaign.looks)
     return [
         SettingComparison(axis, cell, value, replace(ratio, floor=floor))
         for (axis, cell, value, _), ratio in zip(found, together, strict=True)

@@ -110,12 +110,13 @@ def mean_difference(differences: Sequence[float]) -> Difference | None:
     return _together(_difference(differences), 1) if differences else None
 
 
-def ratios_together(found: Sequence[Ratio]) -> list[Ratio]:
+def ratios_together(found: Sequence[Ratio], looks: int = 1) -> list[Ratio]:
     """The same ratios, in the order given, with intervals that hold all at once (Bonferroni).
 
-    p is corrected alike, and `visible` becomes what one of so many detects.
+    p is corrected alike, and `visible` becomes what one of so many detects. With several `looks` at a growing
+    number of pairs they hold at each of them.
     """
-    number = sum(each.p is not None for each in found)
+    number = looks * sum(each.p is not None for each in found)
     if number < 2:
         return list(found)
     return [
@@ -124,21 +125,21 @@ def ratios_together(found: Sequence[Ratio]) -> list[Ratio]:
     ]
 
 
-def differences_together(found: Sequence[Difference]) -> list[Difference]:
+def differences_together(found: Sequence[Difference], looks: int = 1) -> list[Difference]:
     """The same for differences."""
-    number = sum(each.p is not None for each in found)
+    number = looks * sum(each.p is not None for each in found)
     return [_together(each, number) for each in found]
 
 
-def simultaneous(samples: Sequence[Sequence[float]]) -> list[Difference]:
-    """The mean of each sample, with intervals that hold all at once.
+def simultaneous(samples: Sequence[Sequence[float]], looks: int = 1) -> list[Difference]:
+    """The mean of each sample, with intervals that hold all at once, at each of several `looks`.
 
     Raises:
         ValueError: a sample is empty.
     """
     if not all(samples):
         raise ValueError("There is no mean of nothing.")
-    return differences_together([_together(_difference(values), 1) for values in samples])
+    return differences_together([_together(_difference(values), 1) for values in samples], looks)
 
 
 def _difference(values: Sequence[float]) -> Difference:

@@ -22,11 +22,11 @@ def outcome(ratio: Ratio) -> Outcome:
     return "same" if is_small(ratio) else "open"
 
 
-def is_small(ratio: Ratio) -> bool:
+def is_small(ratio: Ratio, margin: float = MARGIN) -> bool:
     """Whether any difference is shown to be below the margin: the whole interval lies within it."""
     if ratio.low is None or ratio.high is None:
         return False
-    return ratio.low > 1 / (1 + MARGIN) and ratio.high < 1 + MARGIN
+    return ratio.low > 1 / (1 + margin) and ratio.high < 1 + margin
 
 
 def sign(difference: Difference) -> Literal[-1, 0, 1] | None:

@@ -17,6 +17,7 @@ from experiments.campaign.identity import Identity
 from experiments.campaign.plan import PlannedRun
 from experiments.campaign.presentation import presentation_of, read_presentation
 from experiments.campaign.script_files import script_files
+from experiments.campaign.sequential import SequentialRule
 from experiments.campaign.stacks import setup_files
 from experiments.cluster.description import Cluster, PreparedCluster
 from experiments.cluster.environment import Environment
@@ -26,7 +27,7 @@ from experiments.matrix.model import Matrix
 from experiments.matrix.references import Reference
 from experiments.records.record import RECORD, Record
 from experiments.util.errors import UserError
-from experiments.util.files import campaign_name, is_campaign_name, sha256, utc_now, write_whole
+from experiments.util.files import campaign_name, is_campaign_name, json_text, sha256, utc_now, write_whole
 from experiments.util.models import FrozenModel
 from training.settings import DataSettings
 from training.spec import explain
@@ -34,6 +35,7 @@ from training.spec import explain
 FILE: Final = "campaign.json"
 ARCHIVE: Final = "training.zip"
 PLOTS: Final = "plots"  # what the report draws
+DECIDED: Final = "decided.json"  # there if its rule needs no more runs
 
 
 class CampaignFile(FrozenModel):
@@ -53,6 +55,7 @@ class CampaignFile(FrozenModel):
     dataset: dict[str, Any]  # dataset.json; if there are several, the first
     datasets: list[dict[str, Any]] = Field(default_factory=list)  # all, if there are several
     references: list[Reference] = Field(default_factory=list)  # at its start; not part of its identity
+    sequential: SequentialRule | None = None  # when it has runs enough; None = when it has all
 
     @property
     def every_dataset(self) -> dict[str, dict[str, Any]]:
@@ -64,6 +67,11 @@ class CampaignFile(FrozenModel):
         """The settings of its data sets, by digest, in the order of the matrix."""
         works = [run.specification.work for run in self.measured]
         return {work.data_digest: work.data for work in works if work.data_digest in self.every_dataset}
+
+    @property
+    def looks(self) -> int:
+        """How often its runs may be looked at before they end: intervals hold for all looks."""
+        return 1 if self.sequential is None else self.sequential.looks
 
     @property
     def has_own_loop(self) -> bool:
@@ -86,7 +94,7 @@ class Standing:
     """How far a campaign has come: ids of its runs, warm-ups left out, in the order of the matrix."""
 
     done: list[str]
-    missing: list[str]  # neither done nor impossible
+    missing: list[str]  # neither done nor impossible, nor needless because all is decided
     failed: list[str]  # the missing ones whose newest record says so
     impossible: list[str]  # on its cluster
 
@@ -102,6 +110,18 @@ class Campaign:
     def archive(self) -> Path:
         """The training code of all its runs."""
         return self.folder / ARCHIVE
+
+    @property
+    def decided(self) -> bool:
+        """Whether its rule needs no more runs."""
+        return (self.folder / DECIDED).is_file()
+
+    def note_decided(self, *, decided: bool) -> None:
+        """Keeps what its rule says."""
+        if decided and not self.decided:
+            write_whole(self.folder / DECIDED, json_text({"decided": utc_now().isoformat()}))
+        elif not decided:
+            (self.folder / DECIDED).unlink(missing_ok=True)
 
     def attempts(self, run_id: str) -> list[Attempt]:
         """The attempts at a run, oldest first."""
@@ -151,7 +171,8 @@ class Campaign:
         runs = self.file.measured
         impossible = [run.run_id for run in runs if run.cannot_run is not None]
         done = [run.run_id for run in runs if self.counting(run.run_id) is not None]
-        missing = [run.run_id for run in runs if run.run_id not in {*done, *impossible}]
+        open_ones = [run.run_id for run in runs if run.run_id not in {*done, *impossible}]
+        missing = [name for name in open_ones if not self.decided or self.attempts(name)]
         newest = {name: [each.status for each in self.records(name)][-1:] for name in missing}
         failed = [name for name, status in newest.items() if status in (["failed"], ["disturbed"])]
         return Standing(done, missing, failed, impossible)
@@ -262,6 +283,7 @@ def create_campaign(
     archive: bytes,
     prepared: PreparedCluster,
     git: Git,
+    rule: SequentialRule | None = None,
 ) -> Campaign:
     """Makes a new campaign's folder atomically: under another name, then renamed."""
     started, presentation = _free_second(results), presentation_of(matrix)
@@ -280,6 +302,7 @@ def create_campaign(
         dataset=datasets[0],
         datasets=datasets if len(datasets) > 1 else [],
         references=prepared.references,
+        sequential=rule,
     )
     if sha256(archive) != identity.code:
         raise UserError("The training code's archive does not have the digest that the campaign names.")

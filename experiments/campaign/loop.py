@@ -24,6 +24,7 @@ from experiments.campaign.resume import Deadline, Options, campaign_for
 from experiments.campaign.runner import AttemptRunner
 from experiments.campaign.running_note import NoteWriter
 from experiments.campaign.selection import nothing_to_retry, runs_that_fit, runs_to_make, with_warm_ups
+from experiments.campaign.sequential import SequentialRule
 from experiments.cluster.description import PreparedCluster
 from experiments.cluster.playbooks import Playbooks
 from experiments.cluster.progress import Progress, duration
@@ -45,6 +46,9 @@ class Display(Protocol):
 
     def ends(self, campaign: Campaign) -> None:
         """This command starts no more of its runs."""
+
+    def decides(self, campaign: Campaign, rule: SequentialRule) -> bool:
+        """Shows what its comparisons show by now; returns whether they need no more runs."""
 
     def judges(self, campaign: Campaign) -> int:
         """Shows which figures left the bands of their references; returns the exit code, 1 or 0."""
@@ -101,7 +105,9 @@ def run_matrix(
         display.begins(campaign)
         deadline = Deadline(options.max_time_s, began, results, prepared.cluster.machines)
         loop = _Loop(playbooks, campaign, prepared, git, display, side_by_side=options.side_by_side)
-        status = loop.run(plan, selected, deadline, note)
+        # Whoever asks for a retry gets it.
+        rule = campaign.file.sequential if options.retry is None else None
+        status = loop.run(plan, selected, deadline, note, rule)
     return display.judges(campaign) or status
 
 
@@ -127,9 +133,16 @@ class _Loop:
         self._side_by_side = side_by_side
 
     def run(
-        self, plan: list[PlannedRun], selected: list[PlannedRun], deadline: Deadline, note: NoteWriter
+        self,
+        plan: list[PlannedRun],
+        selected: list[PlannedRun],
+        deadline: Deadline,
+        note: NoteWriter,
+        rule: SequentialRule | None,
     ) -> int:
         """Makes the unfinished runs of `selected`, shows the table, returns the exit code.
+
+        With a `rule` it ends before a block as soon as everything is decided.
 
         `plan` has the campaign's runs and warm-ups. Which of them can be made may have changed since the
         campaign began (with the link rate, say).
@@ -142,8 +155,14 @@ class _Loop:
         at, order = done, self._with_warm_ups(plan, todo)
         note.begins(self._campaign.file.name, selected, order)
         groups = self._groups(order)
+        block, decided = None, False
         for place, group in enumerate(groups):
             self._playbooks.interrupts.check()
+            if rule is not None and group.runs[0].block != block:
+                block, decided = group.runs[0].block, self._display.decides(self._campaign, rule)
+                self._campaign.note_decided(decided=decided)
+                if decided:
+                    break
             first, at = at + 1, at + sum(not run.warm_up for run in group.runs)
             due = through_first_measured(groups[place:])
             position = f"run {at} of {len(possible)}" if at >= first else f"warm-up before run {first}"
@@ -161,7 +180,7 @@ class _Loop:
             return 1
         if not todo:
             self._screen.line("Everything is done already; nothing was run. (--new starts a new campaign.)")
-        return 1 if self._unfinished(possible) else 0
+        return 1 if self._unfinished(possible) and not decided else 0
 
     def _make(
         self, group: Group, due: Sequence[Group], position: str, rest: int, deadline: Deadline

@@ -15,6 +15,7 @@ from experiments.campaign.estimates import Estimates
 from experiments.campaign.identity import Identity, identity_of
 from experiments.campaign.plan import PlannedRun
 from experiments.campaign.presentation import Presentation, presentation_of, write_presentation
+from experiments.campaign.sequential import sequential_rule
 from experiments.cluster.description import PreparedCluster
 from experiments.cluster.playbooks import Playbooks
 from experiments.cluster.provenance import Git
@@ -37,6 +38,7 @@ class Options:
     break_lock: bool = False
     side_by_side: bool = False  # single-worker runs at once, on different workers
     max_time_s: float | None = None  # start no run that would end later than this
+    decide: float | None = None  # percent; a new campaign ends as soon as its comparisons are decided
 
 
 class Deadline:
@@ -79,17 +81,20 @@ def campaign_for(
 ) -> Campaign:
     """The campaign to go on with, else a new one; either takes over what earlier ones know of its runs.
 
+    One that decides when it has runs enough takes over nothing.
+
     Raises:
         UserError: the campaign that was asked for does not match, a folder has another's name, or there is
-            nothing to retry.
+            nothing to retry; or a rule comes too late, or can't decide anything.
     """
     say = playbooks.screen.line
     folder = root / "results" / matrix.name
     archive = training_archive(root, matrix.workload_folder)
     identity = identity_of(root, matrix, prepared, sha256(archive), plan)
     existing = _existing(folder)
+    rule = None if options.decide is None else sequential_rule(options.decide, plan, matrix.stacks[0])
     if options.new:
-        campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git)
+        campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git, rule)
         say(f"Starting campaign {campaign.file.name} of {matrix.name}.")
         return campaign
     found = _named(existing, options.campaign, folder) if options.campaign else _matching(existing, identity)
@@ -99,6 +104,13 @@ def campaign_for(
             "back, or leave CAMPAIGN out."
         )
     if found is not None:
+        begun = found.file.sequential
+        if rule is not None and (begun is None or begun.percent != rule.percent):
+            how = "without --decide" if begun is None else f"with --decide {begun.percent:g}"
+            raise UserError(
+                f"Campaign {found.file.name} was begun {how}, and what decides must be fixed before the "
+                "first run. Add --new to begin another one."
+            )
         newer = [each.file.name for each in existing if each.file.name > found.file.name]
         beside = f" Newer ones don't match: {', '.join(newer)}." if newer and not options.campaign else ""
         say(f"Resuming campaign {found.file.name} of {matrix.name}.{beside}")
@@ -114,8 +126,10 @@ def campaign_for(
                     f"{since} Its runs can't be retried; leave --retry out to start a new campaign."
                 )
             say(f"{since} This starts a new campaign.", "yellow")
-        campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git)
+        campaign = create_campaign(folder, matrix, identity, plan, archive, prepared, git, rule)
         say(f"Starting campaign {campaign.file.name} of {matrix.name}.")
+    if campaign.file.sequential is not None:
+        return campaign  # runs that were seen before it began would have a say in when it ends
     for name, runs in adopt(campaign, existing).items():
         say(
             f"Adopted from campaign {name}, because nothing of them has changed: {counted(len(runs), 'run')}."

@@ -8,11 +8,13 @@ from typing import Any
 from experiments.campaign.campaign import Campaign
 from experiments.campaign.estimates import Estimates
 from experiments.campaign.plan import PlannedRun
+from experiments.campaign.sequential import FIRST_LOOK, SequentialRule
 from experiments.cluster.environment import Node
 from experiments.cluster.progress import duration
 from experiments.cluster.room import cores_used, differences, spare_cores
 from experiments.report.data_words import data_words
 from experiments.report.formats import TENTHS, Format, number
+from experiments.report.names import NOT_NEEDED, cells_name
 from experiments.util.screen import Screen
 from experiments.util.words import counted, listed
 from training.spec import RunSpec
@@ -121,6 +123,24 @@ class CampaignTables:
         """Shows what became of every run."""
         show_campaign(self._screen, campaign)
 
+    def decides(self, campaign: Campaign, rule: SequentialRule) -> bool:
+        """Shows how many comparisons are decided; returns whether all are."""
+        from experiments.analysis.sequential import look
+
+        found = look(campaign, rule)
+        number, percent = len(found.decided) + len(found.undecided), f"{rule.percent:g} %"
+        if not found.undecided:
+            said = f"Each is different, or the same within {percent}. Further seeds are not needed."
+            self._screen.line(f"Decided: {counted(number, 'comparison')}. {said}", "green")
+            return True
+        if all(len(cell.records) < FIRST_LOOK for cell in found.undecided):
+            return False  # nothing can be decided yet
+        names = listed([cells_name([cell], [*found.decided, *found.undecided]) for cell in found.undecided])
+        self._screen.line(
+            f"Decided: {len(found.decided)} of {counted(number, 'comparison')}; not yet: {names}."
+        )
+        return False
+
     def judges(self, campaign: Campaign) -> int:
         """Shows which figures left their bands; returns the exit code, 1 or 0."""
         # Imported here because the statistics take a second to load, and a run starts without them.
@@ -135,7 +155,8 @@ def _row(campaign: Campaign, run: PlannedRun) -> list[str]:
     records = campaign.records(run.run_id)
     record = campaign.counting(run.run_id) or (records[-1] if records else None)
     if record is None:
-        return [run.run_id, "not run", "", "", "", "", run.cannot_run or "Not yet."]
+        yet = NOT_NEEDED if campaign.decided else "Not yet."
+        return [run.run_id, "not run", "", "", "", "", run.cannot_run or yet]
     shown = record if record.standin is None else record.without_times()
     return [
         run.run_id,

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from experiments.analysis.figures import USUAL_AXES, Cell, MissingRun, SameWork
 from experiments.analysis.ladders import Waterfall
 from experiments.analysis.statistics import Ratio
 from experiments.util.words import counted, listed
+
+NOT_NEEDED: Final = "Not needed: all was decided without it (--decide)."
 
 Item = TypeVar("Item")
 
@@ -62,6 +64,8 @@ def missing_reason(missing: MissingRun) -> str:
     if missing.reason == "others":
         others = " and ".join(run_id for run_id in run.together if run_id != run.run_id)
         return f"It is ok, but it began together with {others}, and a result of that occasion is missing."
+    if missing.reason == "not needed":
+        return NOT_NEEDED
     return run.cannot_run or "Not run yet."
 
 

@@ -57,7 +57,7 @@ def _of_times(analysis: Analysis) -> list[str]:
     about what it doesn't ask for. If equal work ended with different weights, times are not compared.
     """
     figures, compared = analysis.figures, analysis.comparisons
-    lacking, workers = _lacking(figures), _workers(figures)
+    lacking, workers = [*sequential_sentence(figures), *_lacking(figures)], _workers(figures)
     if figures.weights_differ or figures.unproven:
         return [NOT_OF_TIMES, workers, *lacking]
     asked = [*step_sentences(analysis.waterfalls), *setting_sentences(analysis.settings)]
@@ -155,9 +155,28 @@ def _against(group: Sequence[StackComparison], among: Sequence[Cell]) -> str:
     return f"{name} can't be told apart from it ({times})"
 
 
+def sequential_sentence(figures: Figures) -> list[str]:
+    """By which rule the campaign ended, if it has one that could end it before all its runs."""
+    campaign = figures.campaign
+    if campaign.sequential is None:
+        return []
+    percent, looks = f"{campaign.sequential.percent:g} %", campaign.looks
+    seeds = len({record.specification.work.seed for record in figures.counting})
+    planned = len({run.specification.work.seed for run in campaign.measured})
+    ended = any(each.reason == "not needed" for each in figures.not_run)
+    return [
+        "Seed after seed was run until each stack either differed from "
+        f"{campaign.baseline} or took the same time within {percent} (--decide), with {planned} seeds at most"
+        + (f": all was decided after {seeds}." if ended else f"; by now there are {seeds}.")
+        + f" Intervals hold for {counted(looks, 'look')} at the runs."
+    ]
+
+
 def _lacking(figures: Figures) -> list[str]:
     """A sentence on the runs without a result, if there are any."""
-    planned, lacking = figures.campaign.measured, len(figures.not_run)
+    not_needed = {each.run.run_id for each in figures.not_run if each.reason == "not needed"}
+    planned = [run for run in figures.campaign.measured if run.run_id not in not_needed]
+    lacking = len(figures.not_run) - len(not_needed)
     if not lacking:
         return []
     stacks = dict.fromkeys(run.specification.stack for run in planned)

@@ -10,7 +10,7 @@ from experiments.campaign.campaign import CampaignFile
 from experiments.cluster.room import differences
 from experiments.report.data_words import data_words
 from experiments.report.names import value_text
-from experiments.report.sections.conclusions import weights_sentence
+from experiments.report.sections.conclusions import sequential_sentence, weights_sentence
 from experiments.report.sections.conditions import common_facts, varying
 from experiments.report.sections.times import adopted_remark, disturbed_remark, standin_remark
 from experiments.report.training_words import trained_text
@@ -37,6 +37,7 @@ def _sentences(figures: Figures) -> Iterator[str]:
         f"The stacks were {listed(stacks)}; {counted(len(figures.counting), 'run')} with {which} count, in "
         f"this order: {facts['Order']}."
     )
+    yield from sequential_sentence(figures)
     if axes := sorted(varying(campaign) - {"stack", "seed"}):
         values = {
             axis: list(dict.fromkeys(value_text(run.axes[axis]) for run in campaign.measured))

@@ -241,6 +241,9 @@ def leave(destination: Path, spec: dict[str, Any], started: float, how: dict[str
         return fatal("non-zero return code")
     weights = hashlib.sha256(json.dumps(work, sort_keys=True).encode()).hexdigest()
     seconds = 10.0 / work["workers"] * (1.5 if spec["stack"] == "slow" else 1.0)
+    # By up to this fraction up or down, the same for every attempt at a run.
+    share = int(hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:8], 16) / 0xFFFFFFFF
+    seconds *= 1 + how.get("spread", 0) * (2 * share - 1)
     cluster = json.loads((Path(os.environ["FAKE_CLUSTER"]) / "cluster.json").read_text())
     # By attempt, from the first on; then once.
     starts = next(iter(how.get("starts", [])[attempt_number(destination) - 1 :]), 1)
