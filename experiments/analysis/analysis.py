@@ -20,6 +20,7 @@ from experiments.analysis.noise import Noise, noise
 from experiments.analysis.references import ReferenceCheck, check_references
 from experiments.analysis.resource_use import CellUse, resource_use
 from experiments.analysis.settings import SettingComparison, setting_comparisons
+from experiments.analysis.to_quality import ToQuality, to_quality
 from experiments.analysis.users import Occasion, occasions
 from experiments.campaign.campaign import Campaign
 
@@ -40,6 +41,7 @@ class Analysis:
     published: list[PublishedFigure]  # the dissertation's, beside those here
     references: ReferenceCheck
     resource_use: list[CellUse]
+    to_quality: ToQuality | None  # None: the matrix has no target
     recipes: list[Recipes]
     launches: LaunchDifferences  # between the stacks
     occasions: list[Occasion]
@@ -79,6 +81,7 @@ def analyse(campaign: Campaign) -> Analysis:
         else published_figures(figures, published),
         references=check_references(figures),
         resource_use=resource_use(figures.cells),
+        to_quality=to_quality(figures, again.floor),
         recipes=recipes(figures, again.floor),
         launches=between_stacks(figures),
         occasions=found_occasions,

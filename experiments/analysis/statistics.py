@@ -9,6 +9,7 @@ times of equal work are; a bootstrap of so few would give intervals that are too
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -22,6 +23,7 @@ LEVEL: Final = 0.95  # of intervals, and of all that are made together
 MARGIN: Final = 0.03  # "no worse than 3 %"
 POWER: Final = 0.8  # with which the smallest visible difference is detected
 BEYOND: Final = 100  # a log ratio that no two times reach
+FEWEST: Final = 5  # runs that bound a median well enough: all of four lie above it once in 16 times
 EXACT: Final = 1e-9  # a spread that no clock can tell from none, in seconds, milliseconds or log ratios
 
 
@@ -69,6 +71,21 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class MedianTime:
+    """The median of times to an event that some runs end without, in seconds (Kaplan and Meier).
+
+    Without a median there is a restricted mean: each time counts only up to `within_s`.
+    """
+
+    median_s: float | None  # when half of the runs had reached it; None: fewer than half ever did
+    low_s: float | None  # ends of the 95 % interval; None: open, as far as so few runs can tell
+    high_s: float | None
+    restricted_s: float | None  # None: there is a median, or no run reached it
+    within_s: float | None  # the longest time that a run was watched
+    n: int
+
+
+@dataclass(frozen=True)
 class Split:
     """A time as a fixed part and a part for each step."""
 
@@ -89,6 +106,42 @@ def estimate(values: Sequence[float]) -> Estimate | None:
     sd = float(np.std(values, ddof=1))
     half = _t(n - 1) * sd / math.sqrt(n)
     return Estimate(mean, mean - half, mean + half, sd, n)
+
+
+def median_time(reached: Sequence[float], censored: Sequence[float]) -> MedianTime | None:
+    """The median time to an event, with its interval (Greenwood's, of log(-log)); None without times.
+
+    Args:
+        reached: seconds until it, of the runs that reached it.
+        censored: seconds that the other runs were watched without it.
+    """
+    n = len(reached) + len(censored)
+    if not n:
+        return None
+    ends = [False] * len(reached) + [True] * len(censored)
+    waiting = stats.ecdf(stats.CensoredData.right_censored([*reached, *censored], ends)).sf
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # there is no interval where none or all reached it
+        around = waiting.confidence_interval(LEVEL, method="log-log")
+    times, shares = waiting.quantiles, waiting.probabilities
+    median = _first_half(times, shares)
+    restricted, last = None, float(times[-1])
+    if median is None and reached:
+        restricted = float(np.dot(np.diff([0.0, *times]), [1.0, *shares[:-1]]))
+    return MedianTime(
+        median_s=median,
+        low_s=_first_half(times, around.low.probabilities) if n >= FEWEST else None,
+        high_s=_first_half(times, around.high.probabilities) if n >= FEWEST else None,
+        restricted_s=restricted,
+        within_s=last if restricted is not None else None,
+        n=n,
+    )
+
+
+def _first_half(times: Sequence[float], shares: Sequence[float]) -> float | None:
+    """The first of the times from which on no more than half are left; None if more are left to the end."""
+    halves = (time for time, share in zip(times, shares, strict=True) if share <= 0.5 + EXACT)
+    return next((float(time) for time in halves), None)
 
 
 def paired_ratio(pairs: Sequence[tuple[float, float]]) -> Ratio | None:

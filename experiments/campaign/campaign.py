@@ -25,6 +25,7 @@ from experiments.cluster.provenance import Git
 from experiments.matrix.ladders import Ladder
 from experiments.matrix.model import Matrix
 from experiments.matrix.references import Reference
+from experiments.matrix.target import Target
 from experiments.records.record import RECORD, Record
 from experiments.util.errors import UserError
 from experiments.util.files import campaign_name, is_campaign_name, json_text, sha256, utc_now, write_whole
@@ -50,6 +51,7 @@ class CampaignFile(FrozenModel):
     identity: Identity
     plan: list[PlannedRun]
     ladders: list[Ladder] = Field(default_factory=list)
+    target: Target | None = None
     stacks_missing: dict[str, str]
     environment: Environment
     dataset: dict[str, Any]  # dataset.json; if there are several, the first
@@ -254,7 +256,7 @@ def choose_campaign(results: Path, matrix: str, name: str | None) -> Path:
 
 
 def open_campaign(folder: Path) -> Campaign:
-    """The campaign in `folder`, with its matrix's newest description and ladders.
+    """The campaign in `folder`, with its matrix's newest description, ladders and target.
 
     Raises:
         UserError: it is not a campaign, or its file is damaged.
@@ -271,7 +273,7 @@ def open_campaign(folder: Path) -> Campaign:
         ) from error
     newest = read_presentation(folder)
     if newest is not None:
-        file = file.model_copy(update={"description": newest.description, "ladders": newest.ladders})
+        file = file.model_copy(update=dict(newest))
     return Campaign(folder, file)
 
 
@@ -297,6 +299,7 @@ def create_campaign(
         identity=identity,
         plan=plan,
         ladders=presentation.ladders,
+        target=presentation.target,
         stacks_missing=prepared.cluster.stacks_missing,
         environment=environment_of(prepared.cluster, git),
         dataset=datasets[0],

@@ -20,7 +20,7 @@ from training.settings import Sha256
 class Identity(FrozenModel):
     """Everything that must be the same for runs to belong together."""
 
-    matrix: dict[str, Any]  # its content, without description and ladders
+    matrix: dict[str, Any]  # its content, without what only the report reads
     code: Sha256
     environment: str
     launching: Sha256  # of the roles and the playbook that launch runs of the matrix's stacks

@@ -1,4 +1,4 @@
-"""How the report presents a campaign: its matrix's description and ladders, which affect no run."""
+"""How the report presents a campaign: its matrix's description, ladders and target, which affect no run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from experiments.matrix.ladders import Ladder
 from experiments.matrix.model import Matrix
+from experiments.matrix.target import Target
 from experiments.util.errors import UserError
 from experiments.util.files import write_whole
 from training.spec import explain
@@ -23,11 +24,14 @@ class Presentation(BaseModel):
 
     description: str  # on one line
     ladders: list[Ladder]
+    target: Target | None = None
 
 
 def presentation_of(matrix: Matrix) -> Presentation:
     """The parts of `matrix` that only the report reads."""
-    return Presentation(description=" ".join(matrix.description.split()), ladders=matrix.ladders)
+    return Presentation(
+        description=" ".join(matrix.description.split()), ladders=matrix.ladders, target=matrix.target
+    )
 
 
 def read_presentation(folder: Path) -> Presentation | None:

@@ -173,10 +173,13 @@ def _named(existing: list[Campaign], name: str, folder: Path) -> Campaign:
 
 
 def _with_current_presentation(campaign: Campaign, matrix: Matrix, screen: Screen) -> Campaign:
-    """The campaign with the matrix's current description and ladders, saved in its folder if they changed."""
+    """The campaign with the matrix's current presentation, saved in its folder if it has changed."""
     current = presentation_of(matrix)
-    if current == Presentation(description=campaign.file.description, ladders=campaign.file.ladders):
+    file = campaign.file
+    if current == Presentation(description=file.description, ladders=file.ladders, target=file.target):
         return campaign
     write_presentation(campaign.folder, current)
-    screen.line("The matrix's description or ladders have changed; the campaign's report will follow them.")
+    screen.line(
+        "The matrix's description, ladders or target have changed; the campaign's report will follow them."
+    )
     return open_campaign(campaign.folder)

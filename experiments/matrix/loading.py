@@ -12,6 +12,7 @@ from experiments.matrix.ladders import ladder_faults
 from experiments.matrix.model import FIELDS, FROM_DATA, OF_DATA, Matrix
 from experiments.matrix.seeds import WARM_UP_SEEDS, seed_faults
 from experiments.matrix.specification import make_specification
+from experiments.matrix.target import target_fault
 from experiments.matrix.workers import GLOBAL_BATCH, batch_fault, most_workers
 from experiments.util.errors import UserError
 from experiments.util.numbered_yaml import NumberedYaml, Place, read_mapping
@@ -64,6 +65,10 @@ def load_matrix(name_or_path: str) -> Matrix:
         raise UserError(f"{file.where(place)}: {fault}")
     for at, fault in seed_faults(matrix.together, combinations):
         raise UserError(f"{file.where(('together', at))}: {fault}")
+    if matrix.target is not None:
+        wrong_way = target_fault(matrix.target, [spec.data for spec in on_one.data_specs])
+        if wrong_way is not None:
+            raise UserError(f"{file.where(('target',))}: {wrong_way}")
     return matrix.lying_in(path.parent, None if outside is None else outside.folder)
 
 

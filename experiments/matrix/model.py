@@ -4,8 +4,8 @@ A matrix has `data`, which is prepared once, `defaults` (fields of the work and 
 same in every run) and `axes`, whose combinations are the runs. An axis `data.max_length` varies a setting of
 the data; each combination of such values is a data set of its own. `rows` adds runs; `exclude` leaves some
 out and gives the reason. `order` sets their order, `ladders` the cells that the report compares to find where
-an overhead comes from, and `together` the runs that start at the same moment. `workers: all` means 1, 2 and
-so on, up to the cluster's number of workers.
+an overhead comes from, `target` the quality whose time the report tells, and `together` the runs that start
+at the same moment. `workers: all` means 1, 2 and so on, up to the cluster's number of workers.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, StringConstraints, field_validator
 
 from experiments.matrix.ladders import Ladder
+from experiments.matrix.target import Target
 from experiments.matrix.workers import GLOBAL_BATCH, Axes, on_workers
 from training.registry import DEFAULT
 from training.settings import AnyData, Sha256
@@ -67,6 +68,7 @@ class Matrix(BaseModel):
     exclude: list[Exclusion] = Field(default_factory=list)
     order: Order = Order()
     ladders: list[Ladder] = Field(default_factory=list)
+    target: Target | None = None
     together: list[list[int]] = Field(default_factory=list)  # seeds whose runs start together, all else equal
 
     _folder: Path = PrivateAttr(default=Path())
@@ -157,4 +159,4 @@ class Matrix(BaseModel):
 
     def content(self) -> dict[str, Any]:
         """Everything that decides the runs: all but the description and what only the report uses."""
-        return self.model_dump(mode="json", exclude={"description", "ladders"})
+        return self.model_dump(mode="json", exclude={"description", "ladders", "target"})

@@ -11,6 +11,7 @@ from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.from_texts import FromTexts
 from experiments.analysis.ladders import Waterfall
 from experiments.analysis.statistics import Difference, Estimate, Ratio
+from experiments.analysis.to_quality import CellToTarget, ToQuality
 from experiments.analysis.users import Occasion, User
 from experiments.records.record import Record
 from experiments.report.names import setting_text
@@ -34,6 +35,7 @@ def export_rows(analysis: Analysis) -> list[Row]:
         *(row for each in analysis.waterfalls for row in _ladder_rows(each)),
         *(row for each in analysis.from_texts for row in _from_texts_rows(each, baseline)),
         *(row for each in analysis.occasions for row in _occasion_rows(each)),
+        *_to_quality_rows(analysis.to_quality, baseline),
     ]
 
 
@@ -203,6 +205,33 @@ def _from_texts_rows(each: FromTexts, baseline: str) -> Iterator[Row]:
         yield row | _ratio(f"preparing_s over {baseline}", each.preparing_ratio)
     if each.ratio is not None:
         yield row | _ratio(f"end_to_end_s over {baseline}", each.ratio) | {"p": each.ratio.p}
+
+
+def _to_quality_rows(found: ToQuality | None, baseline: str) -> Iterator[Row]:
+    """The time to the matrix's target; nothing if it has none."""
+    for each in found.cells if found is not None else []:
+        time, ratio, row = each.time, each.ratio, _cell(each.cell, "to quality")
+        yield row | _figure("runs that reached the target", len(each.epochs), len(each.runs))
+        if time is not None:
+            ends = {"low": time.low_s, "high": time.high_s}
+            yield row | _figure("to_target_s, median", time.median_s, time.n, **ends)
+            if time.restricted_s is not None:
+                yield row | _figure("to_target_s, restricted mean", time.restricted_s, time.n)
+                yield row | _figure("to_target_s, restricted to", time.within_s, time.n)
+        if ratio is not None:
+            yield row | _ratio(f"to_target_s over {baseline}", ratio) | _tests(ratio)
+        yield from _run_to_target_rows(each)
+
+
+def _run_to_target_rows(each: CellToTarget) -> Iterator[Row]:
+    for run in each.runs:
+        run_id = run.record.run_id
+        row = _cell(each.cell, "to quality") | {"run": run_id, "seed": run.seed, "run_ids": run_id}
+        if run.epoch is not None:
+            yield row | _figure("epoch of the target", run.epoch, 1)
+        if run.seconds is not None:
+            name = "to_target_s of the run" if run.epoch is not None else "to_target_s of the run, censored"
+            yield row | _figure(name, run.seconds, 1)
 
 
 def _occasion_rows(each: Occasion) -> Iterator[Row]:

@@ -45,6 +45,7 @@ from experiments.report.sections.settings import settings_table
 from experiments.report.sections.stack_comparisons import comparisons_table, doubt_of
 from experiments.report.sections.time_splits import time_splits_table
 from experiments.report.sections.times import times_table
+from experiments.report.sections.to_quality import to_quality_tables
 from experiments.report.sections.users import users_tables
 from experiments.report.tables import Table
 from experiments.report.training_words import work_text
@@ -122,6 +123,7 @@ def _details(analysis: Analysis) -> list[Table]:
         added_table(analysis.added, baseline, doubt_of(figures)),
         launch_table(analysis.launches),
         quality_table(figures),
+        *to_quality_tables(analysis.to_quality, baseline, doubt_of(figures)),
         data_sets_table(figures),
         *users_tables(analysis.occasions),
         programs_table(analysis),

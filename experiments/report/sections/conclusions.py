@@ -14,6 +14,7 @@ from experiments.report.names import by_length, cells_name, envelope, stack_name
 from experiments.report.sections.findings import setting_sentences, step_sentences
 from experiments.report.sections.references import references_conclusion
 from experiments.report.sections.stack_comparisons import doubt_of, excluded_sentences, noise_sentences
+from experiments.report.sections.to_quality import unusable_target
 from experiments.report.sections.users import company_sentences
 from experiments.util.words import counted, listed
 
@@ -34,6 +35,7 @@ def conclusions(analysis: Analysis) -> list[str]:
         *noise_sentences(analysis.noise, analysis.figures.campaign.baseline),
         *_of_times(analysis),
         *references_conclusion(analysis.references),
+        *unusable_target(analysis.to_quality),
     ]
 
 

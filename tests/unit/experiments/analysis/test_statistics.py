@@ -9,11 +9,14 @@ import pytest
 from scipy import stats
 
 from experiments.analysis.statistics import (
+    FEWEST,
     MARGIN,
     Difference,
+    MedianTime,
     differences_together,
     estimate,
     mean_difference,
+    median_time,
     paired_ratio,
     ratios_together,
     simultaneous,
@@ -223,3 +226,59 @@ def test_two_pairs_among_many_see_nothing_and_break_nothing() -> None:
     seen = ratios_together([wild] * 100)[0]
     assert seen.visible == math.inf
     assert outcome(seen) == "open"
+
+
+def test_a_median_time_is_kaplan_and_meiers_by_hand() -> None:
+    # After 1, 2, 3 and 4 s, 4/5, 3/5, 2/5 and 1/5 of the runs are left; the fifth was watched for 5 s.
+    found = median_time([4.0, 2.0, 1.0, 3.0], [5.0])
+    assert found is not None and (found.median_s, found.n) == (3.0, 5)
+    # Greenwood after 1 s: sqrt(1 / (5 * 4)) / |ln 0.8| = 1.002; 0.8 ** exp(1.96 * 1.002) = 0.204 is below a
+    # half, so the interval begins there. After 4 s 0.2 ** exp(-1.96 * 0.556) = 0.582 is not: it is open.
+    assert (found.low_s, found.high_s) == (1.0, None)
+    # A run that is watched no longer than 1.5 s leaves 4 after it: 4/5, 8/15, 4/15 of the runs are left.
+    found = median_time([1.0, 2.0, 3.0, 4.0], [1.5])
+    assert found is not None and found.median_s == 3.0
+    # Half of four are left after the second.
+    found = median_time([1.0, 2.0, 3.0, 4.0], [])
+    assert found is not None and found.median_s == 2.0
+    assert median_time([], []) is None
+
+
+def test_a_median_time_is_the_published_one() -> None:
+    # Weeks of remission (Freireich et al., 1963), with intervals by log(-log) as SAS and R give them.
+    treated = median_time([6, 6, 6, 7, 10, 13, 16, 22, 23], [6, 9, 10, 11, 17, 19, 20, 25, 32, 32, 34, 35])
+    assert treated is not None
+    assert (treated.median_s, treated.low_s, treated.high_s) == (23.0, 13.0, None)
+    placebo = median_time([1, 1, 2, 2, 3, 4, 4, 5, 5, 8, 8, 8, 8, 11, 11, 12, 12, 15, 17, 22, 23], [])
+    assert placebo is not None
+    assert (placebo.median_s, placebo.low_s, placebo.high_s) == (8.0, 4.0, 11.0)
+
+
+def test_where_fewer_than_half_reached_it_there_is_no_median() -> None:
+    # 1 is left until 10 s, then 2/3 until 30 s: 10 + 2/3 * 20.
+    found = median_time([10.0], [30.0, 25.0])
+    assert found is not None and found.median_s is None
+    assert found.restricted_s == pytest.approx(10 + 2 / 3 * 20) and found.within_s == 30.0
+    none = median_time([], [30.0, 31.0, 32.0, 33.0, 34.0])
+    assert none == MedianTime(None, None, None, None, None, 5)
+    one = median_time([10.0], [30.0, 30.0, 30.0, 30.0])
+    assert one is not None and (one.median_s, one.low_s, one.high_s) == (None, 10.0, None)
+
+
+@pytest.mark.parametrize("runs", [FEWEST, 8, 20])
+@pytest.mark.parametrize("watched", [1.0, 50.0])
+def test_the_interval_of_a_median_time_covers_it_as_often_as_it_claims(runs: int, watched: float) -> None:
+    draw, median, held, tries = np.random.default_rng(1), math.log(2), 0, 400
+    for _ in range(tries):
+        times = draw.exponential(size=runs)
+        reached = times[times <= watched].tolist()
+        found = median_time(reached, [watched] * (runs - len(reached)))
+        assert found is not None
+        above = found.low_s is None or found.low_s <= median
+        held += above and (found.high_s is None or median <= found.high_s)
+    assert held / tries > 0.92
+
+
+def test_fewer_runs_have_no_interval_of_their_median() -> None:
+    found = median_time([1.0, 2.0, 3.0, 4.0][: FEWEST - 1], [])
+    assert found is not None and (found.low_s, found.high_s) == (None, None)
