@@ -96,7 +96,8 @@ def to_quality(figures: Figures, floor: float | None = None) -> ToQuality | None
             [seconds for seconds, reached in timed if not reached],
         )
         cells.append(CellToTarget(cell, runs, time, paired_ratio(pairs)))
-    together = iter(ratios_together([each.ratio for each in cells if each.ratio]))
+    ratios = [each.ratio for each in cells if each.ratio]
+    together = iter(ratios_together(ratios, figures.campaign.looks))
     cells = [
         replace(each, ratio=replace(next(together), floor=floor)) if each.ratio else each for each in cells
     ]

@@ -148,6 +148,7 @@ def _draw_steps(axes: Any, waterfall: Waterfall) -> None:
         if not step.certain:
             claim = f"{counted(seconds.n, 'pair')}" if half is None else "can't tell"
             axes.annotate(claim, (seconds.mean, at), xytext=(0, 5), textcoords="offset points", ha="center")
+    axes.margins(x=0.25)  # for the text
     axes.tick_params(labelleft=False)
     axes.axvline(0, color="#000000", linewidth=0.8)
     pairs = [step.seconds.n for step in waterfall.steps]

@@ -136,15 +136,12 @@ def test_a_waterfall_ends_at_its_last_rung_though_a_rung_lacks_a_seed(tmp_path: 
     figure = Figure()
     draw_waterfalls(figure, [found])
     whole, tokenising, stack = (bar for bar in figure.axes[0].patches if isinstance(bar, Rectangle))
-    assert whole.get_width() == pytest.approx(
-        8.0, abs=0.2
-    )  # not 6.5, although the machine drifts by 3 s per seed
+    # Not 6.5, although the machine drifts by 3 s per seed.
+    assert whole.get_width() == pytest.approx(8.0, abs=0.2)
     assert tokenising.get_x() == pytest.approx(whole.get_width())
     assert stack.get_x() + stack.get_width() == pytest.approx(0.0)
     # Each interval is that of its step, and stands where the step's seconds are.
-    points = [
-        container for container in figure.axes[1].containers if isinstance(container, ErrorbarContainer)
-    ]
+    points = [each for each in figure.axes[1].containers if isinstance(each, ErrorbarContainer)]
     for point, step in zip(points, found.steps, strict=True):
         (segment,) = point.lines[2][0].get_segments()
         assert [x for x, _ in segment] == pytest.approx([step.seconds.low, step.seconds.high])
