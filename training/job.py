@@ -17,6 +17,7 @@ from training.loop import train
 from training.metrics.gpu import start_sampling, stop_sampling
 from training.metrics.phases import SAMPLE_EVERY, Phases, clock_for
 from training.metrics.resource_use import Meter
+from training.metrics.step_times import step_times
 from training.session import Session
 from training.spec import RunSpec
 from training.util.files import write_json
@@ -66,6 +67,7 @@ def run_job(given: Assignment) -> None:
         keeps_freed_memory=keeps_memory,
         train_s=phases.total(),
         steps=outcome.steps,
+        step_times=step_times(outcome.step_seconds),
         weights_digest=digest,
         parameters=sum(parameter.numel() for parameter in outcome.model.parameters()),
         gpu=stop_sampling(gpu),

@@ -37,6 +37,7 @@ class Outcome:
     model: torch.nn.Module
     epochs: list[dict[str, Any]]  # figures of each epoch, including those before a resume
     steps: int  # taken by this process, excluding those before a resume
+    step_seconds: Sequence[float]  # that each of them took
 
 
 def train(
@@ -101,7 +102,8 @@ def train(
         session.report("test", **figures)
     training.vote.settle()
     phases.settle()
-    return Outcome(training.model, training.epochs, training.steps - resumed_from)
+    taken = training.steps - resumed_from
+    return Outcome(training.model, training.epochs, taken, training.step_seconds)
 
 
 def run_epoch(training: Training, status: RankStatus) -> None:
@@ -140,7 +142,7 @@ def train_epoch(training: Training, epoch: int, status: RankStatus, started: flo
     """
     work, session, phases = training.work, training.session, training.phases
     training.replica.train()
-    recorder = Recorder(work, session, status, training.reports_every_step)
+    recorder = Recorder(work, session, status, training.step_seconds, training.reports_every_step)
     batches = global_batches(
         work.data.train,
         work.global_batch,

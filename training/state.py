@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ class Training:
     epoch_steps: int = 0  # steps done in the current epoch
     steps: int = 0  # steps done in total
     seconds: float = 0.0  # that the current epoch took before its last checkpoint
+    step_seconds: array[float] = field(default_factory=lambda: array("d"))  # of the steps of this process
 
     @property
     def work(self) -> Work:

@@ -20,6 +20,7 @@ from experiments.analysis.noise import Noise, noise
 from experiments.analysis.references import ReferenceCheck, check_references
 from experiments.analysis.resource_use import CellUse, resource_use
 from experiments.analysis.settings import SettingComparison, setting_comparisons
+from experiments.analysis.step_times import RankSteps, rank_steps
 from experiments.analysis.to_quality import ToQuality, to_quality
 from experiments.analysis.users import Occasion, occasions
 from experiments.campaign.campaign import Campaign
@@ -41,6 +42,7 @@ class Analysis:
     published: list[PublishedFigure]  # the dissertation's, beside those here
     references: ReferenceCheck
     resource_use: list[CellUse]
+    steps: list[RankSteps]
     to_quality: ToQuality | None  # None: the matrix has no target
     recipes: list[Recipes]
     launches: LaunchDifferences  # between the stacks
@@ -81,6 +83,7 @@ def analyse(campaign: Campaign) -> Analysis:
         else published_figures(figures, published),
         references=check_references(figures),
         resource_use=resource_use(figures.cells),
+        steps=rank_steps(figures.cells),
         to_quality=to_quality(figures, again.floor),
         recipes=recipes(figures, again.floor),
         launches=between_stacks(figures),

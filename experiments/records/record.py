@@ -122,6 +122,16 @@ class RankGpu(FiniteModel):
     trouble: str | None = None  # why there are no samples, or not all
 
 
+class StepTimes(FiniteModel):
+    """How long the steps of training took on a rank."""
+
+    steps: int
+    median_ms: float
+    p95_ms: float
+    p99_ms: float
+    longest_ms: float
+
+
 class Rank(FiniteModel):
     """Where and how one rank ran."""
 
@@ -142,6 +152,7 @@ class Rank(FiniteModel):
     versions: dict[str, str]
     environment_digest: str | None
     steps: int | None
+    step_times: StepTimes | None = None  # older records have none
     train_s: Seconds
     weights_digest: str | None
     # By group and name, what it was given and runs on, just before it trained; None: older records have none.

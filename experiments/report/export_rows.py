@@ -30,6 +30,7 @@ def export_rows(analysis: Analysis) -> list[Row]:
         *_split_rows(analysis),
         *_published_rows(analysis),
         *_use_rows(analysis),
+        *_step_rows(analysis),
         *_run_rows(figures),
         *_reference_rows(analysis),
         *(row for each in analysis.waterfalls for row in _ladder_rows(each)),
@@ -154,6 +155,19 @@ def _use_rows(analysis: Analysis) -> Iterator[Row]:
         for name, value in each.found.items():
             if value is not None:
                 yield _cell(each.cell, "usage") | _estimate(name, value)
+
+
+def _step_rows(analysis: Analysis) -> Iterator[Row]:
+    """What steps took on each rank, in milliseconds."""
+    for each in analysis.steps:
+        row, rank = _cell(each.cell, "steps"), f"of rank {each.rank}"
+        yield row | _estimate(f"step_ms {rank}, median", each.median)
+        for name, value in (
+            ("95th percentile", each.p95),
+            ("99th percentile", each.p99),
+            ("longest", each.longest),
+        ):
+            yield row | _figure(f"step_ms {rank}, {name}", value, each.runs)
 
 
 def _run_rows(figures: Figures) -> Iterator[Row]:

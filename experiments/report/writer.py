@@ -43,6 +43,7 @@ from experiments.report.sections.references import references_table
 from experiments.report.sections.resource_use import resource_use_table
 from experiments.report.sections.settings import settings_table
 from experiments.report.sections.stack_comparisons import comparisons_table, doubt_of
+from experiments.report.sections.step_times import step_times_table
 from experiments.report.sections.time_splits import time_splits_table
 from experiments.report.sections.times import times_table
 from experiments.report.sections.to_quality import to_quality_tables
@@ -120,6 +121,7 @@ def _details(analysis: Analysis) -> list[Table]:
         dissertation_table(analysis.published, analysis.dissertation, work_text(figures.campaign)),
         resource_use_table(analysis.resource_use),
         phases_table(figures.cells),
+        step_times_table(analysis.steps),
         added_table(analysis.added, baseline, doubt_of(figures)),
         launch_table(analysis.launches),
         quality_table(figures),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import MutableSequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,13 +31,21 @@ class _Step:
 class Recorder:
     """Takes every step's figures and passes them to the session in batches."""
 
-    def __init__(self, work: Work, session: Session, status: RankStatus, every_step: bool = False) -> None:
+    def __init__(
+        self,
+        work: Work,
+        session: Session,
+        status: RankStatus,
+        seconds: MutableSequence[float],
+        every_step: bool = False,
+    ) -> None:
         """Nothing is recorded yet; the first step begins now.
 
         Args:
             work: what is done.
             session: where the figures go.
             status: this rank's progress; the newest figures go there, too.
+            seconds: gets the time of each step, from the end of the one before.
             every_step: pass them on after each step, with the progress of training.
         """
         self._work = work
@@ -44,11 +53,12 @@ class Recorder:
         self._status = status
         self._every_step = every_step
         self._unwritten: list[_Step] = []
-        self._written = self._before = time.perf_counter()
+        self._seconds = seconds
+        self._written = self._before = self._ended = time.perf_counter()
 
     def pause(self) -> None:
         """Leave the time since the last step out of the next one."""
-        self._before = time.perf_counter()
+        self._before = self._ended = time.perf_counter()
 
     def step(self, epoch: int, step: int, loss: torch.Tensor, learning_rate: float, samples: int) -> None:
         """Record a finished step.
@@ -64,6 +74,8 @@ class Recorder:
             DivergedError: the loss of a step since the last write is not a number.
         """
         now = time.perf_counter()
+        self._seconds.append(now - self._ended)
+        self._ended = now
         self._unwritten.append(_Step(epoch, step, now, loss.detach(), learning_rate, samples))
         if self._every_step or now - self._written >= WRITE_EVERY or step == self._work.steps_per_epoch:
             self.write()
