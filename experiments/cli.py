@@ -36,6 +36,7 @@ from experiments.util.files import json_text
 from experiments.util.interrupts import Interrupted, Interrupts
 from experiments.util.paths import REPOSITORY
 from experiments.util.screen import Screen
+from experiments.util.words import counted
 
 USAGE_ERROR: Final = 2  # also argparse's exit code
 ENDED_AT_ONCE: Final = ("campaigns", "report", "compare", "check")  # by a signal: they start nothing on nodes
@@ -94,7 +95,7 @@ def _command(
     at_end: AtEnd,
 ) -> int:
     if arguments.command == "report":
-        return _report(arguments.matrix, arguments.campaign, screen)
+        return _report(arguments.matrix, arguments.campaign, arguments.mlflow, screen)
     if arguments.command == "compare":
         return _compare(arguments, screen)
     if arguments.command == "check":
@@ -155,20 +156,27 @@ def _command(
 
 
 # Imported only here: reports need libraries, statistics above all, that take a second to load.
-def _report(matrix: str, campaign: str | None, screen: Screen) -> int:
+def _report(matrix: str, campaign: str | None, mlflow: Path | None, screen: Screen) -> int:
     from experiments.analysis.analysis import analyse
     from experiments.console.references import show_references
+    from experiments.report.mlflow_store import write_mlflow
     from experiments.report.writer import write_analysis
 
     chosen = choose_campaign(RESULTS, matrix, campaign)
     if campaign is None:
         chosen = _newest(chosen.parent, screen, "CAMPAIGN={}")
     analysis = analyse(open_campaign(chosen))
+    runs = None if mlflow is None else write_mlflow(analysis, mlflow)
     paths = write_analysis(analysis, chosen)
     for path in paths:
         if path.name.startswith("report."):
             screen.line(str(path))
     screen.line(f"Beside them: {', '.join(str(path.relative_to(chosen)) for path in paths[2:])}.")
+    if mlflow is not None and runs is not None:
+        screen.line(
+            f"{counted(runs, 'run')} for MLflow: MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri "
+            f"{mlflow.resolve().as_uri()}"
+        )
     return show_references(screen, analysis.references)
 
 
@@ -337,6 +345,13 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("matrix", help="name of the matrix")
     report.add_argument(
         "--campaign", metavar="ID", help="which campaign (default: the newest of this inventory's machines)"
+    )
+
+    report.add_argument(
+        "--mlflow",
+        type=Path,
+        metavar="FOLDER",
+        help="also write the runs as a file store of MLflow, into this new folder",
     )
 
     compare = commands.add_parser("compare", help="compare two campaigns, seed by seed")

@@ -18,6 +18,7 @@ from experiments.report.formats import NOTHING
 from experiments.report.latex import as_latex
 from experiments.report.names import work_name
 from experiments.report.plots import plots_of
+from experiments.report.reframe import as_reframe
 from experiments.report.sections.added import added_table
 from experiments.report.sections.attempts import attempts_table, not_run_table
 from experiments.report.sections.conclusions import conclusions
@@ -73,7 +74,8 @@ def write_report(campaign: Campaign) -> tuple[Path, ...]:
 
 
 def write_analysis(analysis: Analysis, folder: Path) -> tuple[Path, ...]:
-    """Writes report.md and report.html, tables as LaTeX, figures as CSV and Parquet, plots; their paths."""
+    """Writes report.md and report.html, tables as LaTeX, figures as CSV and Parquet, the runs as in ReFrame's
+    run report, and plots; their paths."""
     plots, rows = plots_of(analysis), export_rows(analysis)
     content = _content(analysis) | {"plots": _plots_inside(plots)}
     written: dict[str, str | bytes] = {
@@ -86,6 +88,7 @@ def write_analysis(analysis: Analysis, folder: Path) -> tuple[Path, ...]:
         ),
         "figures.csv": as_csv(rows),
         "figures.parquet": as_parquet(rows),
+        "reframe.json": as_reframe(analysis),
         **{f"{PLOTS}/{name}": data for name, data in plots.items()},
     }
     (folder / PLOTS).mkdir(exist_ok=True)
