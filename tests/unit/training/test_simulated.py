@@ -40,6 +40,9 @@ def test_a_simulated_run_takes_its_time_and_ends_with_digests_of_what_was_fed(
     validation = {name for name in result["epochs"][-1] if name.startswith("validation_")}
     assert validation == {"validation_count"} and result["epochs"][-1]["validation_count"] == data.validation
     assert rank["parameters"] == 1024
+    steps = rank["step_times"]
+    assert steps["steps"] == rank["steps"] and steps["median_ms"] >= 30.0
+    assert steps["median_ms"] <= steps["p95_ms"] <= steps["p99_ms"] <= steps["longest_ms"]
     assert "a simulated accelerator, 30 ms a step" in (out / "progress.jsonl").read_text(encoding="utf-8")
     assert found["longer"][1]["weights_digest"] == result["weights_digest"]
     assert found["another seed"][1]["weights_digest"] != result["weights_digest"]
