@@ -30,7 +30,7 @@ carries = requirements/bootstrap check && $(if $(accepts),,python3 roles/testbed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test test-wide inventory testbed testbed-down provision uninstall verify status conformance plan matrix watch campaigns report compare export search bench gpu-check lint lock clean
+.PHONY: help demo unit test test-wide inventory testbed testbed-down provision uninstall verify status conformance plan matrix watch campaigns history report compare export search bench gpu-check lint lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile
@@ -88,6 +88,9 @@ watch: ## follow the running matrix live, from another terminal (MATRIX= chooses
 
 campaigns: ## list campaigns: how far they came, and why one does not match (MATRIX= chooses one matrix)
 	@$(call in,controller) python -m experiments campaigns $(if $(filter file,$(origin MATRIX)),,"$(MATRIX)") $(ARGS)
+
+history: ## show all campaigns of a matrix, cell by cell, and where times changed and with what (ARGS="--csv FILE" writes it, too)
+	@$(call in,controller) python -m experiments history "$(MATRIX)" $(ARGS)
 
 report: ## write the report of a matrix's newest campaign on this inventory's machines (CAMPAIGN= names another)
 	@$(call in,controller) python -m experiments report "$(MATRIX)" $(if $(CAMPAIGN),--campaign "$(CAMPAIGN)") $(ARGS)

@@ -1,4 +1,4 @@
-"""The command line: plan, run, watch, status, campaigns, report, compare, check, export, search."""
+"""The command line: plan, run, watch, status, campaigns, history, report, compare, check, export, search."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ from experiments.util.screen import Screen
 from experiments.util.words import counted
 
 USAGE_ERROR: Final = 2  # also argparse's exit code
-ENDED_AT_ONCE: Final = ("campaigns", "report", "compare", "check")  # by a signal: they start nothing on nodes
+# By a signal: they start nothing on nodes.
+ENDED_AT_ONCE: Final = ("campaigns", "history", "report", "compare", "check")
 RESULTS: Final = REPOSITORY / "results"
 
 
@@ -106,6 +107,11 @@ def _command(
         found = show_campaigns(screen, REPOSITORY, arguments.matrices)
         if arguments.json:
             print(json_text({"campaigns": found}), end="")
+        return 0
+    if arguments.command == "history":
+        from experiments.console.history import show_history
+
+        show_history(screen, RESULTS, arguments.matrix, arguments.csv)
         return 0
     if arguments.command == "watch":
         return watch(RESULTS, arguments.matrix, screen, interrupts)
@@ -340,6 +346,12 @@ def _parser() -> argparse.ArgumentParser:
     listing.add_argument(
         "matrices", nargs="*", metavar="MATRIX", help="names or paths of matrices (default: all with results)"
     )
+
+    history = commands.add_parser(
+        "history", help="show all campaigns of a matrix, cell by cell, and where times changed"
+    )
+    history.add_argument("matrix", help="name of the matrix")
+    history.add_argument("--csv", type=Path, metavar="FILE", help="write it as CSV, too")
 
     report = commands.add_parser("report", help="write report.md and report.html for a campaign")
     report.add_argument("matrix", help="name of the matrix")

@@ -11,6 +11,7 @@ from experiments.analysis.comparisons import StackComparison, TimeSplit, compari
 from experiments.analysis.decisions import Criterion, Favoured, favoured
 from experiments.analysis.dissertation import Dissertation, dissertation
 from experiments.analysis.dissertation_figures import PublishedFigure, published_figures
+from experiments.analysis.drift import Drift, drift
 from experiments.analysis.factors import Recipes, recipes
 from experiments.analysis.figures import Figures, figures_of
 from experiments.analysis.from_texts import FromTexts, from_texts
@@ -33,6 +34,7 @@ class Analysis:
     figures: Figures
     dissertation: Dissertation
     noise: Noise
+    drift: Drift
     comparisons: list[StackComparison]
     added: list[Added]
     settings: list[SettingComparison]
@@ -72,6 +74,7 @@ def analyse(campaign: Campaign) -> Analysis:
         figures=figures,
         dissertation=published,
         noise=again,
+        drift=drift(campaign, figures),
         comparisons=compared,
         added=added(figures),
         settings=setting_comparisons(figures, again.floor),

@@ -80,16 +80,17 @@ def comparison(first: Campaign, second: Campaign) -> Comparison:
 
 
 def _key(cell: Cell) -> str:
-    return _axes_key(cell.axes)
+    return axes_key(cell.axes)
 
 
-def _axes_key(axes: dict[str, Any]) -> str:
+def axes_key(axes: dict[str, Any]) -> str:
+    """What names a cell in several campaigns: all axes but the seed."""
     return json.dumps({name: value for name, value in axes.items() if name != "seed"}, sort_keys=True)
 
 
 def _possible(campaign: Campaign) -> set[str]:
     """Keys of the cells of which its cluster could make a run."""
-    return {_axes_key(run.axes) for run in campaign.file.measured if run.cannot_run is None}
+    return {axes_key(run.axes) for run in campaign.file.measured if run.cannot_run is None}
 
 
 def _gap(first: Cell | None, second: Cell | None) -> Gap:

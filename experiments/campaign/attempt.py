@@ -92,6 +92,14 @@ class Attempt:
             raise UserError(f"{path} can't be read ({error!r}); restore it from a backup.") from error
 
     @property
+    def controller(self) -> dict[str, int | str] | None:
+        """The process that made it, as `processes.self_identity` has it; None if its note is missing."""
+        try:
+            return dict(self._note()["controller"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    @property
     def together(self) -> ConcurrentStart | None:
         """Which runs started with it; None if it was alone, or its note is missing."""
         try:

@@ -26,6 +26,7 @@ def export_rows(analysis: Analysis) -> list[Row]:
         *(row for cell in figures.cells for row in _cell_rows(cell, baseline)),
         *_comparison_rows(analysis, baseline),
         *_noise_rows(analysis),
+        *_drift_rows(analysis),
         *(row for each in analysis.added for row in _added_rows(each, baseline)),
         *_split_rows(analysis),
         *_published_rows(analysis),
@@ -119,6 +120,13 @@ def _noise_rows(analysis: Analysis) -> Iterator[Row]:
         yield (
             _cell(each.cell, "noise") | _ratio("train_s over the first ones", each.ratio) | _tests(each.ratio)
         )
+
+
+def _drift_rows(analysis: Analysis) -> Iterator[Row]:
+    if (found := analysis.drift.trend) is not None:
+        quantity = "change of train_s in an hour"
+        ends = {"low": found.low, "high": found.high, "p": found.p}
+        yield {"section": "drift"} | _figure(quantity, found.slope, found.n, **ends)
 
 
 def _split_rows(analysis: Analysis) -> Iterator[Row]:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from experiments.analysis.analysis import Analysis
 from experiments.analysis.dissertation import SHORT, Dissertation
 from experiments.analysis.dissertation_figures import main_length
+from experiments.analysis.drift import Drift
 from experiments.analysis.figures import Cell, phase_names
 from experiments.report.names import setting_text
 from experiments.report.sections.ladders import draw_waterfalls
@@ -47,6 +48,9 @@ def plots_of(analysis: Analysis) -> dict[str, bytes]:
         drawn["curves"] = lambda figure: _curves(figure, cells)
     if whole := [each for each in analysis.waterfalls if each.steps]:
         drawn["why"] = lambda figure: draw_waterfalls(figure, whole)
+    if analysis.drift.runs:
+        stacks = list(dict.fromkeys(cell.stack for cell in cells))
+        drawn["drift"] = lambda figure: _drift(figure, analysis.drift, stacks)
     return {name: data for kind, draw in drawn.items() for name, data in _render(kind, draw).items()}
 
 
@@ -233,6 +237,36 @@ def _curves(figure: Any, cells: Sequence[Cell]) -> None:
         axes.grid(color="#dddddd")
     # Beside the axes, where it hides no line.
     figure.legend(*losses.get_legend_handles_labels(), frameon=False, loc="outside right center")
+
+
+def _drift(figure: Any, drift: Drift, stacks: Sequence[str]) -> None:
+    """Every run over the mean of its cell, by when it began, with boots of nodes and later commands."""
+    axes = figure.subplots()
+    for at, stack in enumerate(stacks):
+        of_stack = [run for run in drift.runs if run.stack == stack]
+        if not of_stack:
+            continue
+        axes.scatter(
+            [run.hours for run in of_stack],
+            [run.ratio for run in of_stack],
+            s=2 * DOT,
+            color=COLOURS[at % len(COLOURS)],
+            marker="os^v"[at % 4],
+            label=f"{stack}, n={len(of_stack)}",
+            zorder=3,
+        )
+    marks = (
+        ("nodes booted", "--", [boot.hours for boot in drift.boots]),
+        ("resumed", ":", drift.resumed),
+    )
+    for label, style, moments in marks:
+        for at, hours in enumerate(moments):
+            axes.axvline(hours, color="#000000", linestyle=style, linewidth=1, label="" if at else label)
+    axes.set_xlabel("hours from the campaign's beginning to the run's")
+    axes.set_ylabel("train_s over the mean of its cell")
+    axes.set_title("did times drift?")
+    axes.grid(color="#dddddd")
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 def _label(cell: Cell, cells: Sequence[Cell]) -> str:

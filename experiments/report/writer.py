@@ -61,6 +61,8 @@ SHOWN: Final = {
     "dot the total of one of them.",
     "why": "How much training time each step of a ladder removes.",
     "curves": "Training loss and validation metric after each epoch; each line is the mean of n runs.",
+    "drift": "Each run's training time over the mean of its cell, by when it began; lines stand where the "
+    "next run began after nodes had booted, or after the campaign was resumed.",
 }
 
 

@@ -11,6 +11,7 @@ from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.statistics import MARGIN, Ratio
 from experiments.report.formats import PERCENT, RATIO, interval, number, quantity, span
 from experiments.report.names import by_length, cells_name, envelope, stack_name
+from experiments.report.sections.drift import drift_sentences
 from experiments.report.sections.findings import setting_sentences, step_sentences
 from experiments.report.sections.references import references_conclusion
 from experiments.report.sections.stack_comparisons import doubt_of, excluded_sentences, noise_sentences
@@ -33,6 +34,7 @@ def conclusions(analysis: Analysis) -> list[str]:
         *_of_standins(analysis.figures),
         *company_sentences(analysis.figures, analysis.unmatched_occasions),
         *noise_sentences(analysis.noise, analysis.figures.campaign.baseline),
+        *drift_sentences(analysis.drift),
         *_of_times(analysis),
         *references_conclusion(analysis.references),
         *unusable_target(analysis.to_quality),

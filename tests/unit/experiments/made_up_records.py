@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -136,9 +136,16 @@ def record(
     return Record.model_validate(content | changes)
 
 
-def campaign(results: Path, plan: list[PlannedRun], records: list[Record]) -> Campaign:
-    """A campaign whose folder holds these records."""
-    folder = results / "made" / NAME
+def campaign(
+    results: Path,
+    plan: list[PlannedRun],
+    records: list[Record],
+    name: str = NAME,
+    identity_changes: Mapping[str, Any] | None = None,
+    **changes: Any,
+) -> Campaign:
+    """A campaign whose folder holds these records; `changes` apply to its file."""
+    folder = results / "made" / name
     folder.mkdir(parents=True)
     (folder / "training.zip").write_bytes(CODE)
     identity = Identity(
@@ -153,10 +160,10 @@ def campaign(results: Path, plan: list[PlannedRun], records: list[Record]) -> Ca
         settings={},
         stacks=["ddp", "spark"],
         runs=[run.run_id for run in plan],
-    )
+    ).model_copy(update=dict(identity_changes or {}))
     file = CampaignFile(
         matrix="made",
-        name=NAME,
+        name=name,
         description="A campaign made by hand, to see what the report makes of it.",
         started=STARTED,
         baseline="ddp",
@@ -165,7 +172,7 @@ def campaign(results: Path, plan: list[PlannedRun], records: list[Record]) -> Ca
         stacks_missing={},
         environment=ENVIRONMENT,
         dataset={"digest": "d" * 64},
-    )
+    ).model_copy(update=changes)
     (folder / "campaign.json").write_text(json.dumps(file.model_dump(mode="json")))
     for each in records:
         attempt = folder / each.run_id / f"{each.attempt:02d}"
