@@ -149,6 +149,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("why-simulated", 125),
         ("launch", 110),
         ("null-step", 100),
+        ("threads", 65),
         ("unlike", 35),
     ],
 )
