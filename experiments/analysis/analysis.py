@@ -18,6 +18,7 @@ from experiments.analysis.from_texts import FromTexts, from_texts
 from experiments.analysis.installing import Installing, installing
 from experiments.analysis.ladders import Waterfall, waterfalls
 from experiments.analysis.noise import Noise, noise
+from experiments.analysis.questions import Questions, questions
 from experiments.analysis.references import ReferenceCheck, check_references
 from experiments.analysis.resource_use import CellUse, resource_use
 from experiments.analysis.settings import SettingComparison, setting_comparisons
@@ -53,6 +54,7 @@ class Analysis:
     installing: Installing
     asked: Asked  # of a program with its own loop
     favoured: dict[Criterion, Favoured]
+    questions: Questions | None  # the dissertation's; None if the campaign can't be set beside it
 
 
 def analyse(campaign: Campaign) -> Analysis:
@@ -70,6 +72,7 @@ def analyse(campaign: Campaign) -> Analysis:
     )
     found_occasions, unmatched = occasions(figures)
     efforts = installing(figures)
+    beside = [] if figures.unproven or campaign.file.simulated else published_figures(figures, published)
     return Analysis(
         figures=figures,
         dissertation=published,
@@ -81,9 +84,7 @@ def analyse(campaign: Campaign) -> Analysis:
         time_splits=splits,
         waterfalls=waterfalls(figures, again.floor),
         from_texts=texts,
-        published=[]
-        if figures.unproven or campaign.file.simulated
-        else published_figures(figures, published),
+        published=beside,
         references=check_references(figures),
         resource_use=resource_use(figures.cells),
         steps=rank_steps(figures.cells),
@@ -95,4 +96,5 @@ def analyse(campaign: Campaign) -> Analysis:
         installing=efforts,
         asked=asked(campaign, figures),
         favoured=favoured(figures, compared, splits, texts, efforts),
+        questions=questions(figures, published, beside, compared, again, found_occasions),
     )

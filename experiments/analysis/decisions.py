@@ -18,8 +18,9 @@ from experiments.cluster.stack_facts import Feature
 FeatureName = Literal[
     "scheduling", "users", "tracking", "checkpoints", "faults", "search", "monitoring"
 ]  # fmt: skip
-Criterion = Literal["speed", "waiting", "step", "weights", "installing", "pipeline", FeatureName]
+Criterion = Literal["speed", "waiting", "step", "weights", "installing", "using", "pipeline", FeatureName]
 LEVELS: Final = ("none", "by hand", "built in")
+MORE_TASKS: Final = 2  # times as many are more work; fewer are only how this project cut the work into tasks
 Ends = tuple[float, float]  # of an interval
 
 
@@ -28,7 +29,14 @@ class Favoured:
     """What one criterion says."""
 
     outcome: Literal[
-        "stacks", "no difference", "open", "unequal work", "unproven work", "not measured", "not recorded"
+        "stacks",
+        "no difference",
+        "open",
+        "unequal work",
+        "unproven work",
+        "not measured",
+        "not recorded",
+        "not judged",
     ]
     stacks: tuple[str, ...] = ()  # that it favours
     claimed: tuple[str, ...] = ()  # those of them favoured by a claim that no test of the stack shows
@@ -40,6 +48,7 @@ NOT_MEASURED: Final = Favoured("not measured")
 NOT_RECORDED: Final = Favoured("not recorded")
 NO_DIFFERENCE: Final = Favoured("no difference")
 OPEN: Final = Favoured("open")
+NOT_JUDGED: Final = Favoured("not judged")  # what people need is counted, and which of it is easier is theirs
 
 
 def favoured(
@@ -65,6 +74,7 @@ def favoured(
         "waiting": _waiting(stacks, figures),
         "weights": _weights(figures),
         "installing": _installing(stacks, installing),
+        "using": NOT_JUDGED if any(each.launch is not None for each in figures.counting) else NOT_MEASURED,
         **{name: _feature(name, stacks, figures) for name in get_args(FeatureName)},
     }
 
@@ -128,12 +138,15 @@ def _weights(figures: Figures) -> Favoured:
 
 
 def _installing(stacks: Sequence[str], installing: Installing) -> Favoured:
-    """By the number of provisioning tasks, including those of the roles that a stack stands on."""
+    """By the number of provisioning tasks, including those of the roles that a stack stands on.
+
+    It favours stacks over those that took at least MORE_TASKS times as many as the one with the fewest.
+    """
     efforts = {name: installing.stacks[name].whole for name in stacks if name in installing.stacks}
     tasks = {name: effort.tasks for name, effort in efforts.items() if effort is not None}
     if len(tasks) < len(stacks) or len(stacks) < 2:
         return NOT_RECORDED
-    least = tuple(name for name, number in tasks.items() if number == min(tasks.values()))
+    least = tuple(name for name, number in tasks.items() if number < MORE_TASKS * min(tasks.values()))
     return NO_DIFFERENCE if len(least) == len(stacks) else Favoured("stacks", least)
 
 

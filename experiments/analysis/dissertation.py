@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import yaml
 from pydantic import Field
@@ -61,6 +61,38 @@ class Printed(FrozenModel):
     comparison: list[Comparison]
 
 
+class Question(FrozenModel):
+    """One of the research questions of section 1.3."""
+
+    topic: Literal["time", "management", "use"]
+    question: str
+    section: str  # that answers it
+    stacks: list[str]  # that the answer names as best
+    answer: str  # in brief
+
+
+class Aspect(FrozenModel):
+    """A row of table 5.10, or what section 5.5.3 says about one point."""
+
+    where: str
+    aspect: Literal[
+        "installation steps",
+        "configuration files",
+        "manual coordination",
+        "launching",
+        "changing a script",
+        "submitting from elsewhere",
+    ]
+    cells: dict[str, str]  # by stack
+
+
+class PublishedFeature(FrozenModel):
+    """A cell of table 5.11."""
+
+    says: str
+    names: list[str] = Field(default_factory=list)  # what it names one by one
+
+
 class Contradiction(FrozenModel):
     """A place where the dissertation's text and tables disagree."""
 
@@ -76,7 +108,15 @@ class Dissertation(FrozenModel):
     work: str
     runs: list[PublishedRun] = Field(min_length=1)
     printed: Printed
+    questions: list[Question]
+    aspects: list[Aspect]
+    features: dict[str, dict[str, PublishedFeature]]  # by feature and stack
     contradictions: list[Contradiction]
+
+    @property
+    def stacks(self) -> list[str]:
+        """Those that it compares."""
+        return list(dict.fromkeys(run.stack for run in self.runs))
 
     def run(self, stack: str, workers: int, epochs: int) -> PublishedRun | None:
         """Its run of a stack; None if it has none."""

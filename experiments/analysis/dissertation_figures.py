@@ -27,6 +27,7 @@ Quantity = Literal[
 
 #: Of these it means something how many times as large they are here: they are ratios themselves.
 RATIOS: Final = ("speed-up", "efficiency, %", "time over DDP's", "seconds per epoch, long over short")
+MAIN_TABLES: Final = ("5.7", "5.8", "5.9")  # they have two workers and the short runs alone
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,11 @@ class PublishedFigure:
     published_runs: int
     low: float | None = None  # ends of the 95 % interval of `here`, where it comes from several pairs
     high: float | None = None
+
+    @property
+    def is_printed(self) -> bool:
+        """Whether its tables have it; if not, it follows from the same times as their figures do."""
+        return self.tables[0] not in MAIN_TABLES or (self.workers, self.published_epochs) == (2, (SHORT,))
 
     @property
     def ratio(self) -> float | None:

@@ -52,6 +52,7 @@ class Feature(Claim):
     """A claim about what a stack offers, with how far it does so."""
 
     level: Level  # by hand: the training code or the user has to do it
+    tried: dict[str, Claim] | None = None  # what table 5.11 names of it and was tried; None: not recorded
 
 
 class Offers(FrozenModel):
@@ -82,6 +83,7 @@ class Using(FrozenModel):
 
     commands: list[Claim] = Field(min_length=1)
     logs: list[Claim] = Field(min_length=1)  # places to look
+    elsewhere: Claim | None = None  # submitting from a machine outside the cluster; None: not recorded
 
 
 class Facts(FrozenModel):
@@ -95,10 +97,13 @@ class Facts(FrozenModel):
     @property
     def claims(self) -> list[Claim]:
         """All claims."""
+        features = [getattr(self.offers, name) for name in OFFERS]
         return [
             *self.using.commands,
             *self.using.logs,
-            *(getattr(self.offers, name) for name in OFFERS),
+            *([] if self.using.elsewhere is None else [self.using.elsewhere]),
+            *features,
+            *(claim for feature in features for claim in (feature.tried or {}).values()),
         ]
 
 

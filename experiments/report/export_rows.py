@@ -151,7 +151,7 @@ def _published_rows(analysis: Analysis) -> Iterator[Row]:
             "epochs": each.epochs[0] if len(each.epochs) == 1 else None,
             "setting": setting_text(each.settings),
             "dissertation": each.published,
-            "table": ", ".join(each.tables),
+            "table": ", ".join(each.tables) if each.is_printed else None,
             "epochs_there": ", ".join(map(str, each.published_epochs)),
             "runs_there": each.published_runs,
             **_figure(each.quantity, each.here, each.runs, low=each.low, high=each.high),

@@ -39,6 +39,7 @@ from experiments.report.sections.organisation import organisation_tables
 from experiments.report.sections.phases import phases_table
 from experiments.report.sections.programs import programs_table
 from experiments.report.sections.quality import quality_table
+from experiments.report.sections.questions import questions_table
 from experiments.report.sections.records import records_table
 from experiments.report.sections.references import references_table
 from experiments.report.sections.resource_use import resource_use_table
@@ -122,6 +123,7 @@ def _details(analysis: Analysis) -> list[Table]:
     """What lies behind them, which the page folds."""
     figures, baseline = analysis.figures, analysis.figures.campaign.baseline
     tables = [
+        questions_table(analysis),
         time_splits_table(analysis.time_splits),
         dissertation_table(analysis.published, analysis.dissertation, work_text(figures.campaign)),
         resource_use_table(analysis.resource_use),

@@ -61,7 +61,7 @@ def _of_times(analysis: Analysis) -> list[str]:
     about what it doesn't ask for. If equal work ended with different weights, times are not compared.
     """
     figures, compared = analysis.figures, analysis.comparisons
-    lacking, workers = [*sequential_sentence(figures), *_lacking(figures)], _workers(figures)
+    lacking, workers = [*sequential_sentence(figures), *_lacking(figures)], workers_sentence(figures)
     if figures.weights_differ or figures.unproven:
         return [NOT_OF_TIMES, workers, *lacking]
     asked = [*step_sentences(analysis.waterfalls), *setting_sentences(analysis.settings)]
@@ -195,7 +195,8 @@ def _lacking(figures: Figures) -> list[str]:
     return [f"{said}."]
 
 
-def _workers(figures: Figures) -> str:
+def workers_sentence(figures: Figures) -> str:
+    """How much faster several workers train than one, stack by stack."""
     cells = [(cell, cell.speed_up) for cell in figures.cells if cell.speed_up is not None]
     if not cells:
         return "No stack has been run with one worker and with several, so nothing is said about scaling."

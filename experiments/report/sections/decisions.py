@@ -10,14 +10,15 @@ import yaml
 from pydantic import TypeAdapter
 
 from experiments.analysis.analysis import Analysis
-from experiments.analysis.decisions import Criterion, Favoured
+from experiments.analysis.decisions import MORE_TASKS, Criterion, Favoured
 from experiments.cluster.stack_facts import OFFERS
-from experiments.report.formats import Value
+from experiments.report.formats import Value, number
 from experiments.report.sections import from_texts, phases, stack_comparisons, time_splits, times
-from experiments.report.sections.organisation import NEEDS_TITLE, OFFERS_TITLE
+from experiments.report.sections.organisation import NEEDS_TITLE, OFFERS_TITLE, USING_TITLE
 from experiments.report.tables import Column, Table
 from experiments.util.models import FrozenModel
 
+TITLE: Final = "Which stack in which situation"
 FILE: Final = Path(__file__).with_name("situations.yml")
 
 
@@ -40,7 +41,7 @@ def decisions_table(analysis: Analysis) -> Table:
     baseline = analysis.figures.campaign.baseline
     names = ("situation", "the dissertation", "decided by", "see", "favours")
     return Table(
-        title="Which stack in which situation",
+        title=TITLE,
         before=(
             "The situations of the dissertation's section 5.6.4 with its choices, and what this report says "
             "about each. Times favour a stack only where corrected comparisons, or intervals that do not "
@@ -57,7 +58,9 @@ def decisions_table(analysis: Analysis) -> Table:
             for each in situations()
         ],
         after=[
-            "Claimed only: no test of this project shows it on the stack itself; see What each stack offers."
+            "Claimed only: no test of this project shows it on the stack itself; see What each stack offers.",
+            f"Tasks favour a stack only over those that took at least {number(MORE_TASKS)} times as many: "
+            "how work is cut into tasks is this project's choice.",
         ],
     )
 
@@ -73,6 +76,7 @@ def _criterion(criterion: Criterion, baseline: str) -> tuple[str, Value]:
         "step": ("time per step", _link(time_splits.TITLE)),
         "weights": ("equal weights of equal work", _link(times.TITLE)),
         "installing": ("tasks in provisioning", _link(NEEDS_TITLE)),
+        "using": ("commands, places of logs, lines of code", _link(USING_TITLE)),
         "pipeline": ("time from texts to a trained model", _link(from_texts.TITLE)),
     }[criterion]
 
@@ -96,4 +100,5 @@ def favoured_text(found: Favoured) -> str:
         "unproven work": "can't tell: equal work is not proven",
         "not measured": "not measured here",
         "not recorded": "not recorded",
+        "not judged": "counted, not judged",
     }[found.outcome]

@@ -14,17 +14,19 @@ from experiments.report.tables import Table, columns
 
 FORMATS: Final[dict[Quantity, Format]] = {"accuracy": Format(4), "efficiency, %": Format(0)}
 """By quantity; `RATIO` for the others."""
+TITLE: Final = "Beside the dissertation"
 
 
 def dissertation_table(found: Sequence[PublishedFigure], source: Dissertation, work_here: str) -> Table:
     """Every figure of the dissertation at the lengths that are compared, and what stands beside it here."""
     words = ("table", "stack", "quantity")
     return Table(
-        title="Beside the dissertation",
+        title=TITLE,
         before=(
             f"Here: {work_here}. There: {source.work}. Work and hardware differ, so seconds and accuracies "
             "are not comparable as such, and have no ratio; compare the ratios between stacks and between "
-            "numbers of workers. Rows without a figure here have no such runs here. n is the number of runs, "
+            "numbers of workers. *After 5.7*: the table prints no such figure, but its times give it in the "
+            "same way. Rows without a figure here have no such runs here. n is the number of runs, "
             "or of pairs of runs with the same seed, that a figure is the mean of, here and there; figures "
             "from several pairs have 95 % intervals."
         ),
@@ -53,7 +55,7 @@ def dissertation_table(found: Sequence[PublishedFigure], source: Dissertation, w
 def _row(each: PublishedFigure) -> list[Value | str]:
     form = FORMATS.get(each.quantity, RATIO)
     return [
-        ", ".join(each.tables),
+        f"{'' if each.is_printed else 'after '}{', '.join(each.tables)}",
         stack_text(each.stack, each.settings),
         Value(each.workers),
         _epochs(each.epochs),

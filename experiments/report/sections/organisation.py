@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, Literal
 
 from experiments.analysis.analysis import Analysis
-from experiments.analysis.figures import Figures
+from experiments.analysis.dissertation import Dissertation
 from experiments.analysis.installing import RolesEffort
+from experiments.analysis.organisation import largest_run, started
 from experiments.campaign.stacks import Stack
 from experiments.cluster.declarations import Declaration
 from experiments.cluster.provisioning import Effort
-from experiments.cluster.stack_facts import FIGURES, OFFERS, Claim
+from experiments.cluster.stack_facts import FIGURES, OFFERS, Claim, Feature
 from experiments.records.record import BY_STANDIN, Record, utc_text
 from experiments.report.formats import NOTHING, TENTHS, Format, Value, number, quantity
+from experiments.report.sections import programs
 from experiments.report.tables import Column, Table
 from experiments.util.words import counted
 
@@ -25,6 +27,11 @@ NOT_MEASURED: Final = "not measured here"
 LOGS: Final = "logs/"
 SECONDS: Final = Format(unit=" s")
 NOT_DECLARED: Final = "not declared"
+NOT_TRIED: Final = "not tried"
+THERE: Final = "the dissertation"
+NEEDS: Final = ("installation steps", "configuration files")  # of table 5.10; the rest is about using
+STARTING: Final = ("manual coordination", "launching")
+CHANGING, ELSEWHERE = "changing a script", "submitting from elsewhere"
 DECLARED: Final = "is declared in its role and checked on the nodes by make verify"
 READ_FROM_TASKS: Final = (
     "was read from the tasks of its role when the campaign began: roles did not declare it then, and "
@@ -35,19 +42,53 @@ ONLY_ON: Final = {"master": "on the master", "workers": "on workers"}
 
 def organisation_tables(analysis: Analysis) -> list[Table]:
     """The tables that can be made from what the campaign keeps."""
-    figures = analysis.figures
-    if figures.setup.stacks is None:
-        return [_nothing_kept()]
-    return [needs_table(analysis), using_table(figures), offers_table(figures)]
+    if analysis.figures.setup.stacks is None:
+        return [_nothing_kept(analysis.dissertation)]
+    return [needs_table(analysis), using_table(analysis), offers_table(analysis)]
 
 
-def _nothing_kept() -> Table:
+def _nothing_kept(source: Dissertation) -> Table:
     return Table(
         title=NEEDS_TITLE,
         before="The dissertation's table 5.10, as the stacks' roles declare it and provisioning measured it.",
         columns=[Column("stacks"), Column("needs")],
         rows=[["all", f"{NOT_RECORDED}: the campaign began before campaigns kept this"]],
+        after=[
+            *_only_there(source, (), (*NEEDS, *STARTING, CHANGING, ELSEWHERE)),
+            *_offers_only_there(source, ()),
+        ],
     )
+
+
+def _cell(source: Dissertation, aspect: str, stack: str) -> str:
+    """What the dissertation says about an aspect of a stack."""
+    return next((each.cells.get(stack, NOTHING) for each in source.aspects if each.aspect == aspect), NOTHING)
+
+
+def _only_there(source: Dissertation, kept: Collection[str], aspects: Collection[str]) -> list[str]:
+    """What the dissertation says about stacks that the campaign has kept nothing about."""
+    return [
+        f"The dissertation on {stack}, about which nothing is kept here: "
+        + "; ".join(
+            f"{each.aspect} ({each.where}): {each.cells[stack]}"
+            for each in source.aspects
+            if each.aspect in aspects
+        )
+        + "."
+        for stack in source.stacks
+        if stack not in kept
+    ]
+
+
+def _offers_only_there(source: Dissertation, kept: Collection[str]) -> list[str]:
+    """The columns of table 5.11 of such stacks."""
+    return [
+        f"Table 5.11 on {stack}, about which nothing is kept here: "
+        + "; ".join(f"{OFFERS[name].lower()}: {cells[stack].says}" for name, cells in source.features.items())
+        + "."
+        for stack in source.stacks
+        if stack not in kept
+    ]
 
 
 def needs_table(analysis: Analysis) -> Table:
@@ -61,8 +102,14 @@ def needs_table(analysis: Analysis) -> Table:
         found = [each.declares for each in stacks.values()]
         rows.append([name, *(NOT_DECLARED if each is None else entry(each) for each in found)])
 
+    def there(aspect: str) -> None:
+        cells = [_cell(analysis.dissertation, aspect, name) for name in stacks]
+        rows.append([f"{aspect}, {THERE}", *cells])
+
+    there(NEEDS[0])
     declared("packages", lambda it: _by_group(it, "packages"))
     declared("services", lambda it: _by_group(it, "services"))
+    there(NEEDS[1])
     declared("files", lambda it: _by_group(it, "files"))
     declared("ports", _ports)
     called = [", ".join(efforts[name].roles) or NOT_RECORDED for name in stacks]
@@ -82,7 +129,7 @@ def needs_table(analysis: Analysis) -> Table:
         ),
         columns=[Column("what"), *(Column(name) for name in stacks)],
         rows=rows,
-        after=_needs_remarks(analysis),
+        after=[*_needs_remarks(analysis), *_only_there(analysis.dissertation, stacks, NEEDS)],
     )
 
 
@@ -161,12 +208,24 @@ def _needs_remarks(analysis: Analysis) -> list[str]:
     ]
 
 
-def using_table(figures: Figures) -> Table:
+def using_table(analysis: Analysis) -> Table:
     """Commands, log locations and lines of code, each with what shows it."""
+    figures, source = analysis.figures, analysis.dissertation
     assert figures.setup.stacks is not None
+    stacks = figures.setup.stacks.stacks
     rows, tests = [], Tests()
-    for name, stack in figures.setup.stacks.stacks.items():
-        record = _largest(figures, name)
+
+    def there(name: str, *aspects: str) -> list[list[str]]:
+        """What the dissertation says, and where."""
+        return [
+            [name, each.aspect, each.cells[name], f"{THERE}, {each.where}"]
+            for each in source.aspects
+            if each.aspect in aspects and name in each.cells
+        ]
+
+    for name, stack in stacks.items():
+        record = largest_run(figures, name)
+        rows += there(name, *STARTING)
         if stack.facts is None:
             rows.append([name, "commands and logs", NOT_RECORDED, "its role has no meta/facts.yml"])
         else:
@@ -181,34 +240,51 @@ def using_table(figures: Figures) -> Table:
         rows += [
             _commands(name, record),
             _log_files(name, record),
+            *there(name, CHANGING),
+            _changed(name, analysis),
             _lines(name, stack, figures.campaign.baseline),
+            *there(name, ELSEWHERE),
         ]
+        if stack.facts is not None:
+            claim = stack.facts.using.elsewhere
+            says = (NOT_RECORDED, NOTHING) if claim is None else (claim.says, shown(claim, record, tests))
+            rows.append([name, ELSEWHERE, *says])
     return Table(
         title=USING_TITLE,
-        before="Claims come from the stack's role, each with what shows it; the rest is counted.",
+        before=(
+            "After the dissertation's table 5.10 and its section 5.5.3, whose rows name them. Claims come "
+            "from the stack's role, each with what shows it; the rest is counted, and not judged."
+        ),
         columns=[Column("stack"), Column("what"), Column("is"), Column("shown by")],
         rows=rows,
-        after=tests.remarks,
+        after=[*tests.remarks, *_only_there(source, stacks, (*STARTING, CHANGING, ELSEWHERE))],
     )
 
 
-def _largest(figures: Figures, stack: str) -> Record | None:
-    """A stack's first run with the most workers."""
-    runs = [each for each in figures.counting if each.specification.stack == stack]
-    return max(runs, key=lambda each: each.specification.work.workers, default=None)
+def _tried(feature: Feature, named: str, record: Record | None, tests: Tests) -> tuple[str, str]:
+    """What is claimed about something that table 5.11 names of a feature, and what shows it."""
+    if feature.tried is None:
+        return NOT_RECORDED, NOTHING
+    claim = feature.tried.get(named)
+    return (NOT_TRIED, NOTHING) if claim is None else (claim.says, shown(claim, record, tests))
+
+
+def _changed(name: str, analysis: Analysis) -> list[str]:
+    asked = analysis.asked.by_stack.get(name)
+    if asked is None or asked.changed is None:
+        return [name, "lines changed in a script", NOTHING, NOT_MEASURED]
+    return [name, "lines changed in a script", number(asked.changed), programs.TITLE]
 
 
 def _commands(name: str, record: Record | None) -> list[str]:
-    if record is None or record.launch is None:
+    found = started(record)
+    if found is None:
         return [name, "commands for a run", NOTHING, NOT_MEASURED]
-    workers = record.specification.work.workers
-    commands, words = max(1, len(record.launch.nodes)), len(record.launch.command)
-    text = f"{number(commands)}, of {counted(words, 'word')}"
     return [
         name,
-        f"commands for a run with {counted(workers, 'worker')}",
-        text,
-        record.run_id,
+        f"commands for a run with {counted(found.workers, 'worker')}",
+        f"{number(found.commands)}, of {counted(found.words, 'word')}",
+        found.run_id,
     ]
 
 
@@ -230,26 +306,44 @@ def _lines(name: str, stack: Stack, baseline: str) -> list[str]:
     return [name, "lines of its launcher", text, stack.launcher.file]
 
 
-def offers_table(figures: Figures) -> Table:
-    """Table 5.11, each entry with the test that shows it or marked as not shown."""
+def offers_table(analysis: Analysis) -> Table:
+    """Table 5.11, each entry with the test that shows it or marked as not shown, and what it names."""
+    figures, source = analysis.figures, analysis.dissertation
     assert figures.setup.stacks is not None
+    stacks = figures.setup.stacks.stacks
     rows, tests = [], Tests()
     for feature, title in OFFERS.items():
-        for name, stack in figures.setup.stacks.stacks.items():
+        for name, stack in stacks.items():
+            there = source.features[feature].get(name)
+            says = NOTHING if there is None else there.says
             if stack.facts is None:
-                rows.append([title, name, NOTHING, NOT_RECORDED, "its role has no meta/facts.yml"])
+                missing = [NOTHING, NOT_RECORDED, "its role has no meta/facts.yml"]
+                rows.append([title, name, says, *missing])
                 continue
-            claim = getattr(stack.facts.offers, feature)
-            rows.append([title, name, claim.level, claim.says, shown(claim, _largest(figures, name), tests)])
+            claim: Feature = getattr(stack.facts.offers, feature)
+            record = largest_run(figures, name)
+            rows.append([title, name, says, claim.level, claim.says, shown(claim, record, tests)])
+            rows += [
+                [f"{title}: {named}", name, "named", NOTHING, *_tried(claim, named, record, tests)]
+                for named in (there.names if there is not None else ())
+            ]
     return Table(
         title=OFFERS_TITLE,
         before=(
             "The dissertation's table 5.11. By hand: training or its user has to do it. A test shows what "
-            "its row says about this project's set-up of the stack, and no more."
+            "its row says about this project's set-up of the stack, and no more. What a cell of the "
+            "dissertation names one by one has rows of its own."
         ),
-        columns=[Column("feature"), Column("stack"), Column("is"), Column("how"), Column("shown by")],
+        columns=[
+            Column("feature"),
+            Column("stack"),
+            Column(THERE),
+            Column("is"),
+            Column("how"),
+            Column("shown by"),
+        ],
         rows=rows,
-        after=tests.remarks,
+        after=[*tests.remarks, *_offers_only_there(source, stacks)],
     )
 
 

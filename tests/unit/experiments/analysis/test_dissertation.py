@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from experiments.analysis.dissertation import Comparison, Linearity, dissertation
+from experiments.cluster.stack_facts import OFFERS, read_facts
+from experiments.util.paths import REPOSITORY
 
 REFERENCE = dissertation()
 
@@ -48,6 +50,41 @@ def test_the_contradictions_follow_from_the_figures() -> None:
     assert falls == ["1.21", "1.12"]
     # 782 and 391 steps per epoch.
     assert f"{500 / (782 * 20):.1%}" == "3.2%" and f"{500 / (391 * 20):.1%}" == "6.4%"
+
+
+def test_tables_5_1_to_5_3_are_not_in_the_order_that_section_5_3_1_gives() -> None:
+    said = {each.where: each.but for each in REFERENCE.contradictions}["section 5.3.1"]
+    by_table = {run.table: run.stack for run in REFERENCE.runs}
+    assert by_table["5.2"] == "determined" and "table 5.2 is Determined's" in said
+    assert by_table["5.3"] == "spark" and "table 5.3 Spark's" in said
+
+
+def test_the_answers_follow_from_the_figures() -> None:
+    time = next(each for each in REFERENCE.questions if each.topic == "time")
+    one, two = (REFERENCE.run("ddp", workers, 20) for workers in (1, 2))
+    assert one is not None and f"{one.seconds:.0f} s with one GPU" in time.answer
+    assert two is not None and f"{two.seconds:.0f} s with two" in time.answer
+    assert f"{(REFERENCE.overhead('determined', 2) or 0) - 1:.0%}".replace("%", " %") in time.answer
+    fastest = min(REFERENCE.runs, key=lambda run: (run.workers, run.epochs, run.seconds))
+    assert [fastest.stack] == time.stacks
+    assert [each.section for each in REFERENCE.questions] == ["5.6.1", "5.6.2", "5.6.3"]
+
+
+def test_tables_5_10_and_5_11_have_a_cell_for_every_stack() -> None:
+    stacks = set(REFERENCE.stacks)
+    assert all(set(each.cells) == stacks for each in REFERENCE.aspects)
+    assert list(REFERENCE.features) == list(OFFERS)
+    assert all(set(cells) == stacks for cells in REFERENCE.features.values())
+
+
+@pytest.mark.parametrize("stack", REFERENCE.stacks)
+def test_a_shipped_stack_says_what_was_tried_of_what_table_5_11_names(stack: str) -> None:
+    facts = read_facts(REPOSITORY / "roles" / stack)
+    assert facts is not None and facts.using.elsewhere is not None
+    for feature, cells in REFERENCE.features.items():
+        names, tried = cells[stack].names, getattr(facts.offers, feature).tried
+        assert (tried is not None) == bool(names), feature
+        assert set(tried or ()) <= set(names), feature
 
 
 def test_what_was_not_measured_is_none() -> None:

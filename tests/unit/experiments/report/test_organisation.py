@@ -219,6 +219,9 @@ def test_what_a_campaign_did_not_keep_is_said_to_be_not_recorded(tmp_path: Path)
     made = quick(tmp_path)
     (only,) = table(made, NEEDS).texts
     assert only[0] == "all" and only[1].startswith(NOT_RECORDED)
+    # What the dissertation says stays.
+    assert sum("launching" in each for each in table(made, NEEDS).after) == len(STACKS)
+    assert sum("fault tolerance" in each for each in table(made, NEEDS).after) == len(STACKS)
     assert not {USING, OFFERED} & set(tables(made))
     keep(made.folder, Setup(stacks=TWO))
     assert {each.own for each in efforts(made).stacks.values()} == {RolesEffort(None, None, None)}
@@ -316,11 +319,14 @@ def test_what_is_offered_is_shown_or_marked(tmp_path: Path) -> None:
     }
     keep(made.folder, Setup(stacks=Stacks(stacks=stacks)))
     found = rows(made, OFFERED, 2)
-    assert len(found) == 2 * len(OFFERS)
-    unshown, by_a_test = (found["Fault tolerance", stack][2] for stack in stacks)
+    # Table 5.11 names four things of Spark, and none of DDP.
+    assert len(found) == 2 * len(OFFERS) + 4
+    assert found["Fault tolerance", "spark"][0] == "executor restart (limited)"
+    unshown, by_a_test = (found["Fault tolerance", stack][3] for stack in stacks)
     assert unshown.startswith("not shown") and unshown.endswith("nobody tried")
     assert "test 1" in by_a_test and "a mock" in by_a_test and "not shown" not in by_a_test
-    (named,) = table(made, OFFERED).after
+    named, there = table(made, OFFERED).after
+    assert "determined" in there and "grid" in there
     assert named.startswith("Test 1:") and named.endswith(" tests/unit/test_a.py::test_b")
 
 

@@ -538,6 +538,11 @@ def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
         len(found) == 6 * 3 + 3 * 2 + 4 * 2
     )  # tables 5.1 to 5.5 for six cells, 5.8 for three, 5.7 and 5.9 for four
     assert any("34.00 s" in remark for remark in table.after)
+    # Tables 5.7 and 5.9 have two GPUs alone.
+    for workers, numbers in (("2", ("5.7", "5.9")), ("1", ("after 5.7", "after 5.9"))):
+        quantities = ("time over DDP's", "seconds per epoch beyond DDP's")
+        assert tuple(found["spark", workers, name]["table"] for name in quantities) == numbers
+    assert found["ddp", "2", "speed-up"]["table"] == "5.8" and found["ddp", "1", "accuracy"]["table"] == "5.5"
 
 
 def test_of_two_lengths_each_stands_for_one_of_the_dissertations(tmp_path: Path) -> None:
