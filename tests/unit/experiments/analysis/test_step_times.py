@@ -34,9 +34,9 @@ def test_each_rank_has_its_own_and_runs_without_them_are_left_out(tmp_path: Path
     ]
     plan = []
     for each in records:
-        one = each.specification
-        axes = {"stack": one.stack, "workers": 2, "epochs": 2, "seed": one.work.seed}
-        plan.append(PlannedRun(run_id=each.run_id, axes=axes, specification=one))
+        what = each.specification
+        axes = {"stack": what.stack, "workers": 2, "epochs": 2, "seed": what.work.seed}
+        plan.append(PlannedRun(run_id=each.run_id, axes=axes, specification=what))
     analysis = analyse(campaign(tmp_path, plan, records))
 
     zero, one = analysis.steps
