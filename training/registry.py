@@ -17,7 +17,7 @@ from importlib import resources
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ConfigDict
 
@@ -38,6 +38,10 @@ class Outside:
     name: str  # the folder's
     folder: Path
     digest: str  # of its content
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Where it is unpickled, it is made known: what is of its classes can be unpickled after it."""
+        return register, (self.folder,)
 
 
 _REGISTERED: dict[str, Outside] = {}
@@ -98,6 +102,11 @@ def register(folder: Path) -> Outside:
         importlib.invalidate_caches()
         _REGISTERED[name] = outside
     return outside
+
+
+def registered() -> tuple[Outside, ...]:
+    """The users' workloads that are known in this process."""
+    return tuple(_REGISTERED.values())
 
 
 def built_in() -> list[str]:

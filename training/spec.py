@@ -204,6 +204,7 @@ CONDITIONS_OF_THE_LOOP: Final = (
     "printed_lines",
     "evaluation",
     "loader_workers",
+    "loader_start",
     "save",
     "metrics",
     "predictions",
@@ -235,6 +236,7 @@ class Conditions(Settings):
         "rank_environment": {},
         "slow_worker": None,
         "loader_workers": None,
+        "loader_start": "fork",
         "save": "none",
         "deterministic": True,
         "metrics": [],
@@ -267,6 +269,8 @@ class Conditions(Settings):
     # Processes of torch's DataLoader that make each rank's batches; 0 = a DataLoader without any, None = no
     # DataLoader. All give equal batches.
     loader_workers: int | None = Field(default=None, ge=0, le=64)
+    # How these start: as copies of the rank, or anew, importing all they need. Both give equal batches.
+    loader_start: Literal["fork", "spawn"] = "fork"
     # The inventory's last worker gets this share of the processor time that a run's threads can use there.
     slow_worker: float | None = Field(default=None, gt=0, lt=1)
     # The trained model in the run's folder: the last epoch's, or the best evaluated one's.
@@ -296,6 +300,11 @@ class Conditions(Settings):
                 )
         if self.tokenizer_threads == "all" and not self.fast_tokenizer:
             raise ValueError("tokenizer_threads: all is of the fast tokenizer; the slow one has no threads")
+        if self.loader_start != "fork" and not self.loader_workers:
+            raise ValueError(
+                f"loader_start: {self.loader_start} is of the processes of a DataLoader, and there are none; "
+                "set loader_workers to 1 or more, or leave it out"
+            )
         return self
 
 

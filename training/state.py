@@ -58,7 +58,7 @@ class Training:
 
     def feed(self, requests: Iterable[Request]) -> Generator[Batch]:
         """The batches that are asked for, on the CPU, in the way that the conditions say."""
-        return feed(self.workload, requests, self.workload.conditions.loader_workers)
+        return feed(self.workload, requests, self.workload.conditions)
 
     def end_step(self) -> None:
         """Count a finished step."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from experiments.analysis.added import Added, added
 from experiments.analysis.between import Asked, asked
-from experiments.analysis.census import LaunchDifferences, between_stacks
+from experiments.analysis.census import LaunchDifferences, Placement, between_stacks, placements
 from experiments.analysis.comparisons import StackComparison, TimeSplit, comparisons, time_splits
 from experiments.analysis.decisions import Criterion, Favoured, favoured
 from experiments.analysis.dissertation import Dissertation, dissertation
@@ -49,6 +49,7 @@ class Analysis:
     to_quality: ToQuality | None  # None: the matrix has no target
     recipes: list[Recipes]
     launches: LaunchDifferences  # between the stacks
+    placements: list[Placement]
     occasions: list[Occasion]
     unmatched_occasions: int  # those whose cell has no run made alone
     installing: Installing
@@ -91,6 +92,7 @@ def analyse(campaign: Campaign) -> Analysis:
         to_quality=to_quality(figures, again.floor),
         recipes=recipes(figures, again.floor),
         launches=between_stacks(figures),
+        placements=placements(figures),
         occasions=found_occasions,
         unmatched_occasions=unmatched,
         installing=efforts,

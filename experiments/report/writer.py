@@ -130,7 +130,7 @@ def _details(analysis: Analysis) -> list[Table]:
         phases_table(figures.cells),
         step_times_table(analysis.steps),
         added_table(analysis.added, baseline, doubt_of(figures)),
-        launch_table(analysis.launches),
+        launch_table(analysis.launches, analysis.placements),
         quality_table(figures),
         *to_quality_tables(analysis.to_quality, baseline, doubt_of(figures)),
         data_sets_table(figures),

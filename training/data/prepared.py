@@ -133,14 +133,15 @@ def _regrouped(parts: Iterable[pa.RecordBatch], rows: int) -> Iterator[pa.Record
 class Rows:
     """A column of rows of equal length, in the batches of an Arrow file: [rows, length], memory-mapped."""
 
-    def __init__(self, batches: Iterable[pa.RecordBatch], column: str) -> None:
-        """Those of one column, without copying any."""
-        self.parts: list[npt.NDArray[Any]] = []
-        for batch in batches:
-            length = batch.schema.field(column).type.list_size
-            # Not `to_numpy`, which imports pandas: over a second, for nothing.
-            self.parts.append(np.from_dlpack(batch.column(column).flatten()).reshape(-1, length))
+    def __init__(self, path: Path, column: str) -> None:
+        """Those of one column of a file, without copying any."""
+        self._path, self._column = path, column
+        self.parts = _rows(read_batches(path), column)
         self._starts = np.cumsum([0, *map(len, self.parts[:-1])])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Where it is unpickled, the file is mapped again: no row is sent."""
+        return Rows, (self._path, self._column)
 
     def take(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         """Copies of the rows with these numbers."""
@@ -155,14 +156,24 @@ class Rows:
 
     def whole(self) -> npt.NDArray[Any]:
         """All rows in one array; a copy if they are in several batches."""
-        return self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
+        return _joined(self.parts)
 
 
 def column(batches: Sequence[pa.RecordBatch], name: str) -> npt.NDArray[Any]:
     """A column of numbers, or of rows of equal length, in one array; a copy if it is in several batches."""
     if pa.types.is_fixed_size_list(batches[0].schema.field(name).type):
-        return Rows(batches, name).whole()
-    parts: list[npt.NDArray[Any]] = [np.from_dlpack(batch.column(name)) for batch in batches]
+        return _joined(_rows(batches, name))
+    return _joined([np.from_dlpack(batch.column(name)) for batch in batches])
+
+
+def _rows(batches: Sequence[pa.RecordBatch], column: str) -> list[npt.NDArray[Any]]:
+    """A column of rows of equal length, batch by batch: [rows, length] each, without copying any."""
+    length = batches[0].schema.field(column).type.list_size
+    # Not `to_numpy`, which imports pandas: over a second, for nothing.
+    return [np.from_dlpack(batch.column(column).flatten()).reshape(-1, length) for batch in batches]
+
+
+def _joined(parts: list[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 

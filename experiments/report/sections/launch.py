@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from experiments.analysis.census import LaunchDifferences
+from experiments.analysis.census import LaunchDifferences, Placement
+from experiments.report.formats import number, span
 from experiments.report.tables import Table, columns
 from experiments.util.words import counted, listed
 
@@ -12,8 +14,11 @@ TITLE: Final = "What the launches differ in"
 CHANGING: Final = "On every stack these change from run to run, and are not compared: {names}."
 
 
-def launch_table(found: LaunchDifferences) -> Table:
-    """Everything that the ranks of the stacks noted otherwise; no rows if there was nothing to compare."""
+def launch_table(found: LaunchDifferences, places: Sequence[Placement]) -> Table:
+    """Everything that the ranks of the stacks noted otherwise; no rows if there was nothing to compare.
+
+    Below it, a line for each stack says where its ranks ran.
+    """
     rows = [
         [each.group, each.name, *(" or ".join(each.values[side]) for side in found.sides)]
         for each in found.differing
@@ -26,5 +31,23 @@ def launch_table(found: LaunchDifferences) -> Table:
         "training is among them, as far as it is noted; what a stack does while its ranks train is not.",
         columns=columns("what", "name", *found.sides, words=("what", "name", *found.sides)),
         rows=rows if found.compared else [],
-        after=[CHANGING.format(names=listed(found.changing))] if found.changing else [],
+        after=[
+            *([CHANGING.format(names=listed(found.changing))] if found.changing else []),
+            *(_place_text(each) for each in places),
+        ],
     )
+
+
+def _place_text(place: Placement) -> str:
+    """`…, 5 runs: ranks on worker1 and worker2, never on the master; no two of a run on one node.`"""
+    if place.runs_on_master == 0:
+        master = "never on the master"
+    elif place.runs_on_master == place.runs:
+        master = "in every run also on the master, beside the stacks' services"
+    else:
+        master = (
+            f"in {number(place.runs_on_master)} of these runs also on the master, beside the stacks' services"
+        )
+    each = f"{span((place.fewest, place.most))} of a run on each of its nodes"
+    shared = each if place.most > 1 else "no two of a run on one node"
+    return f"{place.stack}, {counted(place.runs, 'run')}: ranks on {listed(place.nodes)}, {master}; {shared}."

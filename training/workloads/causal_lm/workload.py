@@ -17,7 +17,7 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
-from training.data.prepared import Dataset, Rows, read_batches
+from training.data.prepared import Dataset, Rows
 from training.spec import Conditions, Work
 from training.workload import Batch, Workload
 from training.workloads.causal_lm.prepare import DECODER, END, TOKENIZER
@@ -33,9 +33,7 @@ class CausalLM(Workload):
         super().__init__(work, dataset, conditions, run)
         assert isinstance(work.data, Data)
         self._data = work.data
-        self._splits = {
-            name: Rows(read_batches(dataset.path / f"{name}.arrow"), "input_ids") for name in work.data.splits
-        }
+        self._splits = {name: Rows(dataset.path / f"{name}.arrow", "input_ids") for name in work.data.splits}
 
     def build_model(self) -> torch.nn.Module:
         if not isinstance(self.work.model, ScratchModel):

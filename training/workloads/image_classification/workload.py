@@ -35,9 +35,11 @@ class ImageClassification(Workload):
         self._data, self._model = work.data, work.model
         self._classes: list[str] = dataset.description["classes"]
         check_of_classes(conditions.metrics, len(self._classes))
-        batches = {name: read_batches(dataset.path / f"{name}.arrow") for name in work.data.splits}
-        self._pixels = {name: Rows(each, "pixels") for name, each in batches.items()}
-        self._labels = {name: column(each, "label").astype(np.int64) for name, each in batches.items()}
+        files = {name: dataset.path / f"{name}.arrow" for name in work.data.splits}
+        self._pixels = {name: Rows(file, "pixels") for name, file in files.items()}
+        self._labels = {
+            name: column(read_batches(file), "label").astype(np.int64) for name, file in files.items()
+        }
         shape = (1, work.data.channels, 1, 1)
         self._mean = torch.tensor(dataset.description["mean"], dtype=torch.float32).reshape(shape)
         self._deviation = torch.tensor(dataset.description["deviation"], dtype=torch.float32).reshape(shape)

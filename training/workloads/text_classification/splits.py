@@ -117,9 +117,10 @@ def label_type(data: Data) -> pa.DataType:
 
 def open_split(path: Path, name: str) -> Split:
     """The tokens of one split, in the folder `path`."""
-    batches = read_batches(path / f"{name}.arrow")
+    file = path / f"{name}.arrow"
+    batches = read_batches(file)
     return Split(
-        {name: Rows(batches, name) for name in TOKENS if name in batches[0].schema.names},
+        {name: Rows(file, name) for name in TOKENS if name in batches[0].schema.names},
         column(batches, "label"),
     )
 

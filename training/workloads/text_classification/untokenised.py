@@ -34,6 +34,11 @@ class Untokenised:
 
     texts: Any  # pyarrow.LargeStringArray, or chunks of it
     encode: Callable[[list[str]], Tokens]
+    opened: tuple[Path, Path, Tokenizing]  # what `open` was given
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Where it is unpickled, it is opened again: no text is sent, and a tokenizer's function can't be."""
+        return Untokenised.open, self.opened
 
     @classmethod
     def open(cls, texts: Path, tokenizer: Path, how: Tokenizing) -> Untokenised:
@@ -47,7 +52,8 @@ class Untokenised:
         os.environ["TOKENIZERS_PARALLELISM"] = "true" if how.all_threads else "false"
         columns = [batch.column("text") for batch in read_batches(texts)]
         found = columns[0] if len(columns) == 1 else pa.chunked_array(columns)
-        return cls(found, fast_encoder(tokenizer) if how.fast else slow_encoder(tokenizer))
+        encode = fast_encoder(tokenizer) if how.fast else slow_encoder(tokenizer)
+        return cls(found, encode, (texts, tokenizer, how))
 
     def tokens(self, rows: npt.NDArray[np.int64]) -> Tokens:
         """Ids and attention masks, both [samples, max_length], of the samples with the numbers `rows`."""

@@ -147,7 +147,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("sync", 27),
         ("why", 100),
         ("why-simulated", 125),
-        ("launch", 110),
+        ("launch", 125),
         ("null-step", 100),
         ("threads", 65),
         ("unlike", 35),

@@ -81,6 +81,20 @@ def test_ranks_agree_about_running_means_and_a_resumed_run_ends_with_the_same_we
         assert load(again / "result.json")["weights_digest"] == load(whole / "result.json")["weights_digest"]
 
 
+def test_it_comes_along_to_processes_that_start_anew(points: Outside, tmp_path: Path) -> None:
+    spec, data = prepared(points, tmp_path / "data")
+    work, digests = run_on(spec, data, **WORK).work, []
+    command = [sys.executable, "-m", "training", "run", "--workload", str(POINTS), "--data", str(data.path)]
+    for start in ("fork", "spawn"):
+        conditions = {"loader_workers": 1, "loader_start": start}
+        wanted = RunSpec.model_validate({"stack": "test", "work": work, "conditions": conditions})
+        file, out = tmp_path / f"{start}.json", tmp_path / start
+        file.write_text(wanted.model_dump_json(), encoding="utf-8")
+        subprocess.run([*command, "--spec", str(file), "--out", str(out)], cwd=ROOT, check=True)
+        digests.append(load(out / "result.json")["weights_digest"])
+    assert digests[0] == digests[1]
+
+
 def test_it_runs_from_a_code_archive(points: Outside, tmp_path: Path) -> None:
     spec, data = prepared(points, tmp_path / "data")
     archive = tmp_path / "training.zip"

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from pydantic import ValidationError
 from tokenizers import Tokenizer
 
@@ -17,7 +19,8 @@ from training.data.prepare import Place, Prepared, prepare
 from training.data.prepared import read_arrow
 from training.errors import DataError
 from training.export import export
-from training.spec import DataSpec, explain
+from training.spec import Conditions, DataSpec, explain
+from training.workload import Workload, open_workload
 
 TEXTS = [f"Text {number} says {number * number} things, é and ü too." for number in range(100)]
 
@@ -103,6 +106,10 @@ def test_it_learns_and_comes_home_with_its_tokenizer(run: Run, tmp_path: Path) -
     short = run_on(spec, prepared, **kept | changes)
     out, statuses = run(short, prepared.path)
     assert statuses == [0, 0]
+    here = open_workload(short.work, prepared.path, Conditions(), out)
+    there: Workload = pickle.loads(pickle.dumps(here))
+    ids = [each.batch("train", torch.arange(3), 1)["input_ids"] for each in (here, there)]
+    assert torch.equal(*ids), "also in another process"
     epochs = load(out / "result.json")["epochs"]
     assert epochs[-1]["validation_perplexity"] == pytest.approx(math.exp(epochs[-1]["validation_loss"]))
     assert epochs[-1]["validation_perplexity"] < 0.7 * epochs[0]["validation_perplexity"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -184,6 +185,7 @@ def test_augmentation_depends_on_seed_epoch_and_sample_alone(tmp_path: Path) -> 
     assert torch.equal(images(moved, split="validation"), images(plain, split="validation"))
     assert torch.equal(images(plain, 1), images(plain, 2))
     assert torch.equal(images(moved), images(moved))
+    assert torch.equal(images(pickle.loads(pickle.dumps(moved))), images(moved)), "also in another process"
     assert not torch.equal(images(moved, 1), images(moved, 2))
     alone = moved.batch("train", torch.tensor([7]), 1)["pixel_values"]
     assert torch.equal(alone[0], images(moved)[7])
