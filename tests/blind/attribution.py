@@ -77,11 +77,6 @@ class Attribution:
         """The cause that is named; None if nothing can be claimed."""
         return self.causes[0] if self.causes[0].claimed else None
 
-    @property
-    def order(self) -> list[str]:
-        """Names of the causes in their order, each once."""
-        return list(dict.fromkeys(cause.name for cause in self.causes))
-
 
 def screening(factors: Sequence[str]) -> list[frozenset[str]]:
     """Which factors to equalise in each run of the smallest design that tells them apart; in the last, none.

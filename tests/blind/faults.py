@@ -43,7 +43,7 @@ def draw(seed: int) -> str:
 def sized(name: str, floors: Mapping[str, float], times: float = FLOORS) -> Fault:
     """A fault of so many times the noise floor.
 
-    The last five in the list of doses can't be set to a size: theirs is large on any machine.
+    The last four doses are fixed: what they cost can't be set.
 
     Args:
         name: of a factor, or `hidden`.

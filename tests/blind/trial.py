@@ -141,7 +141,12 @@ def described(verdict: Verdict) -> str:
         )
     if verdict.found.named:
         lines.append(f"size to hold: {verdict.size:.3f}")
-    return "\n".join([*lines, f"verdict: {'right' if verdict.right else 'wrong'}"])
+    if verdict.right:
+        return "\n".join([*lines, "verdict: right"])
+    if verdict.found.named is None:
+        return "\n".join([*lines, "verdict: nothing was named"])
+    wrong = "another cause was named" if verdict.false else "the interval does not hold the size"
+    return "\n".join([*lines, f"verdict: {wrong}"])
 
 
 @contextmanager

@@ -52,10 +52,16 @@ def test_a_verdict_is_right_only_if_the_injected_fault_was_named_with_its_size()
     assert right.right and not right.false and described(right).endswith("verdict: right")
     too_large = Verdict(sized("hook", {**FLOORS, "step_ms": size}), found)
     assert not too_large.right and not too_large.false
+    assert described(too_large).endswith("verdict: the interval does not hold the size")
     another = Verdict(sized("proxy", FLOORS), found)
-    assert not another.right and another.false and described(another).endswith("verdict: wrong")
+    assert (
+        not another.right
+        and another.false
+        and described(another).endswith("verdict: another cause was named")
+    )
     nothing = Verdict(fault, attribute(made_up(1)[0], FACTORS))
     assert nothing.found.named is None and not nothing.right and not nothing.false
+    assert described(nothing).endswith("verdict: nothing was named")
 
 
 def test_slow_output_takes_its_time_for_each_line() -> None:
