@@ -85,6 +85,7 @@ TEST = (
                 "tests/unit/test_connections.py",
                 "tests/unit/test_links.py",
                 "tests/unit/test_stack_names.py",
+                "tests/unit/blind",
             ),
         ),
     ),
@@ -119,6 +120,11 @@ TEST_WIDE = (
         "kills",
         "ranks killed at 50 points, and still the same weights",
         (pytest(*WIDE, "tests/unit/training"),),
+    ),
+    Part(
+        "hidden-causes",
+        "a hidden fault, drawn by chance, is named as what slows one of two equal launches down",
+        (pytest(*WIDE, "tests/blind"),),
     ),
     Part(
         "inventories",
