@@ -118,7 +118,7 @@ def _record_faults(campaign: Campaign, record: Record, outputs: Path) -> Iterato
 
 def _completeness_faults(campaign: Campaign, figures: Figures) -> Iterator[str]:
     for missing in figures.not_run:
-        if missing.run.cannot_run is None:
+        if missing.run.cannot_run is None and missing.reason != "not needed":
             yield f"{campaign.folder / missing.run.run_id}: no result. {missing_reason(missing)}"
     for work in figures.works:
         if not work.equal:

@@ -30,6 +30,7 @@ ALLOWED = {
     "inventory/common/cluster.yml": "the stacks that a cluster has unless its inventory says otherwise",
     "inventory/lab/group_vars/all/lab.yml": "the stacks of the worked example",
     "inventory/testbed/group_vars/all/testbed.yml": "the stacks of the testbed",
+    "inventory/one-worker/group_vars/all/testbed.yml": "the same file, by a link",
     "playbooks/restore.yml": "a verb of the one stack that has a database",
     "pyproject.toml": "types and imports of the stacks' packages",
     "requirements/test.in": "the stacks' packages, for the tests of their launchers",

@@ -30,7 +30,8 @@ def made(workplace: Workplace) -> int:
 
 def report(workplace: Workplace) -> str:
     folder: Path = workplace.campaigns()[-1]
-    assert workplace.run("report", "small", "--campaign", folder.name)[0] == 0
+    status, output = workplace.run("report", "small", "--campaign", folder.name)
+    assert status == 0, output
     return (folder / "report.md").read_text()
 
 
