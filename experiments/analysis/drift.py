@@ -23,6 +23,7 @@ from experiments.campaign.campaign import Campaign
 from experiments.records.record import Record
 
 LEAST: Final = 10  # runs from which a trend is said
+SHORTEST_H: Final = 0.1  # between the first and the last: an hour is no measure of less
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Drift:
     resumed: list[float] = field(default_factory=list)  # hours, when the first run of a later command began
     boots_known: bool = True  # whether every record has the boots of its nodes
     commands_known: bool = True  # whether every run's folder says which command made it
-    trend: Trend | None = None  # None: too few runs, or no spread that a clock could tell from none
+    trend: Trend | None = None  # None: too few runs or hours, or no spread that a clock could tell from none
 
     @property
     def hours(self) -> float:
@@ -110,8 +111,8 @@ def trend(cells: Sequence[Sequence[tuple[float, float]]]) -> Trend | None:
     Args:
         cells: hours and logarithm of train_s of each run, by cell.
     """
-    n = sum(len(cell) for cell in cells)
-    if n < LEAST:
+    n, hours = sum(len(cell) for cell in cells), [moment for cell in cells for moment, _ in cell]
+    if n < LEAST or max(hours) - min(hours) < SHORTEST_H:
         return None
     # Within its cell, a run is compared with runs of equal work only, whenever the matrix had these made.
     apart = np.concatenate([np.asarray(cell) - np.mean(cell, axis=0) for cell in cells])

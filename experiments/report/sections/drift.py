@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from experiments.analysis.drift import LEAST, Drift
+from experiments.analysis.drift import LEAST, SHORTEST_H, Drift
 from experiments.report.formats import TENTHS, Format, interval, number, quantity
 from experiments.util.words import counted, listed
 
@@ -21,8 +21,13 @@ def drift_sentences(drift: Drift) -> list[str]:
 def _trend(drift: Drift) -> str:
     found, over = drift.trend, f"{counted(len(drift.runs), 'run')} over {number(drift.hours, TENTHS)} h"
     if found is None:
-        few = f"a trend needs {LEAST}" if len(drift.runs) < LEAST else "their times have no spread"
-        return f"Whether times drifted can't be told from {over}: {few}."
+        if len(drift.runs) < LEAST:
+            lacking = f"a trend needs {LEAST}"
+        elif drift.hours < SHORTEST_H:
+            lacking = f"a trend needs {number(SHORTEST_H, TENTHS)} h"
+        else:
+            lacking = "their times have no spread"
+        return f"Whether times drifted can't be told from {over}: {lacking}."
     ends = interval(found.low, found.high, AN_HOUR)
     if found.certain:
         slope = quantity(found.slope, AN_HOUR)

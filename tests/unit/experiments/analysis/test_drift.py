@@ -169,6 +169,14 @@ def test_few_runs_are_drawn_and_have_no_trend(tmp_path: Path) -> None:
     assert "drift.svg" in plots_of(analyse(few))
 
 
+def test_a_few_seconds_say_nothing_of_an_hour() -> None:
+    chance = np.random.default_rng(1)
+    points = np.column_stack([np.arange(24) / 24000, chance.normal(0, 0.5, 24)])
+    assert trend([[(hours, log) for hours, log in points.tolist()]]) is None
+    points[:, 0] *= 1000
+    assert trend([[(hours, log) for hours, log in points.tolist()]]) is not None
+
+
 def test_nothing_is_said_of_single_runs(tmp_path: Path) -> None:
     single = made(tmp_path, 0.02, seeds=1)
     assert found(single) == Drift() and drift_sentences(found(single)) == []
