@@ -129,7 +129,7 @@ class CampaignTables:
 
         found = look(campaign, rule)
         number, percent = len(found.decided) + len(found.undecided), f"{rule.percent:g} %"
-        if not found.undecided:
+        if found.decided and not found.undecided:
             said = f"Each is different, or the same within {percent}. Further seeds are not needed."
             self._screen.line(f"Decided: {counted(number, 'comparison')}. {said}", "green")
             return True
