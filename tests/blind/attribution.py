@@ -2,11 +2,14 @@
 
 It is told nothing of the launches but which factors were equalised in which run. Runs are made in blocks. In
 each block the factors are equalised in half of the runs each, by the design of Plackett and Burman, so that
-every run counts for every factor. Least squares give what each factor costs, once for each block.
+every run counts for every factor. Least squares over all runs give what each factor costs; each block has a
+level of its own. Costs are taken to add up, and runs to vary alike: as each factor is equalised in half of
+the runs, its cost has the right error also where runs with a fault vary more.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,7 +17,7 @@ from typing import Final
 
 import numpy as np
 
-from experiments.analysis.statistics import Difference, simultaneous
+from experiments.analysis.statistics import EXACT, Difference, differences_together, simultaneous
 
 UNEXPLAINED: Final = "unexplained"
 MEASURES: Final = ("step_ms", "fixed_s", "launch_s")
@@ -54,10 +57,10 @@ class Cause:
         """Whether its interval is above zero, and it is more than the noise floor."""
         return self.cost.low is not None and self.cost.low > 0 and self.share > 1
 
-    def holds(self, size: float) -> bool:
-        """Whether the interval holds a cost."""
-        assert self.cost.low is not None and self.cost.high is not None  # `attribute` has seen to it
-        return self.cost.low <= size <= self.cost.high
+    def holds(self, size: float, within: float = 0.0) -> bool:
+        """Whether the interval holds a size; widened by how well the size itself is known, `within`."""
+        assert self.cost.high is not None  # `attribute` has seen to it
+        return abs(size - self.cost.mean) <= math.hypot(self.cost.high - self.cost.mean, within)
 
     @property
     def _floor(self) -> float:
@@ -70,7 +73,6 @@ class Attribution:
     """Every cause in every measure, the largest claimed one first."""
 
     causes: list[Cause]
-    total: Mapping[str, Difference]  # other minus plain, by measure
 
     @property
     def named(self) -> Cause | None:
@@ -119,34 +121,27 @@ def noise_floors(runs: Sequence[Run]) -> dict[str, float]:
     return floors
 
 
-def attribute(runs: Sequence[Run], factors: Sequence[str]) -> Attribution:
+def attribute(runs: Sequence[Run], factors: Sequence[str], floors: Mapping[str, float]) -> Attribution:
     """What each factor adds to the other launch, and what is left when all of them are equalised.
 
     Args:
         runs: of each block: two of the plain launch, and of the other one those of `screening` and at least
             one with all factors equalised.
         factors: the names of all.
+        floors: the noise floor of each measure; nothing smaller is claimed.
 
     Raises:
-        ValueError: a block lacks runs, or there is no noise floor.
+        ValueError: a block lacks runs, or their times don't vary.
     """
-    floors = noise_floors(runs)
-    blocks = _blocks(runs)
-    for block in blocks:
+    for block in _blocks(runs):
         _check(block, factors)
-    labels = [(name, measure) for measure in MEASURES for name in (*factors, UNEXPLAINED)]
-    # [blocks, labels]
-    samples = [[cost for measure in MEASURES for cost in _costs(block, factors, measure)] for block in blocks]
-    found = simultaneous([list(column) for column in zip(*samples, strict=True)])
+    labels = [(measure, name) for measure in MEASURES for name in (UNEXPLAINED, *factors)]
+    costs = differences_together([cost for measure in MEASURES for cost in _costs(runs, factors, measure)])
     causes = [
-        Cause(name, measure, replace(each, floor=floors[measure]))
-        for (name, measure), each in zip(labels, found, strict=True)
+        Cause(name, measure, replace(cost, floor=floors[measure]))
+        for (measure, name), cost in zip(labels, costs, strict=True)
     ]
-    totals = simultaneous([[_total(block, measure) for block in blocks] for measure in MEASURES])
-    return Attribution(
-        sorted(causes, key=lambda cause: (cause.claimed, cause.share), reverse=True),
-        dict(zip(MEASURES, totals, strict=True)),
-    )
+    return Attribution(sorted(causes, key=lambda cause: (cause.claimed, cause.share), reverse=True))
 
 
 def _blocks(runs: Sequence[Run]) -> list[list[Run]]:
@@ -172,18 +167,34 @@ def _check(block: Sequence[Run], factors: Sequence[str]) -> None:
         )
 
 
-def _costs(block: Sequence[Run], factors: Sequence[str], measure: str) -> list[float]:
-    """What each factor costs in one block, and what is unexplained."""
-    other = [run for run in block if run.other]
-    design = np.array([[1.0, *(float(name not in run.equalised) for name in factors)] for run in other])
-    solution = np.linalg.lstsq(design, np.array([run.times[measure] for run in other]))[0]
-    alike = [run.times[measure] for run in other if run.equalised >= set(factors)]
-    plain = [run.times[measure] for run in block if not run.other]
-    return [*map(float, solution[1:]), float(np.mean(alike) - np.mean(plain))]
+def _costs(runs: Sequence[Run], factors: Sequence[str], measure: str) -> list[Difference]:
+    """What is unexplained and what each factor costs, with standard errors, as yet without intervals.
 
-
-def _total(block: Sequence[Run], measure: str) -> float:
-    """What the other launch costs in one block, with nothing equalised."""
-    bare = [run.times[measure] for run in block if run.other and not run.equalised]
-    plain = [run.times[measure] for run in block if not run.other]
-    return float(np.mean(bare) - np.mean(plain))
+    Raises:
+        ValueError: times don't vary.
+    """
+    blocks = list(dict.fromkeys(run.block for run in runs))
+    # [runs, blocks + 1 + factors]: the levels of the blocks, the other launch itself, factors not equalised
+    design = np.array(
+        [
+            [
+                *(float(run.block == block) for block in blocks),
+                float(run.other),
+                *(float(run.other and name not in run.equalised) for name in factors),
+            ]
+            for run in runs
+        ]
+    )
+    times = np.array([run.times[measure] for run in runs])
+    solution = np.linalg.lstsq(design, times)[0]
+    freedom = len(runs) - design.shape[1]
+    variance = float(np.sum((times - design @ solution) ** 2)) / freedom
+    if math.sqrt(variance) <= EXACT:
+        raise ValueError(f"The runs don't vary in {measure}, as real times do; look at them.")
+    errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * variance)
+    # `differences_together` gives the intervals: of all that have a p, and as of n pairs, with n - 1 degrees
+    # of freedom.
+    return [
+        Difference(float(mean), None, None, 1.0, None, float(error), freedom + 1)
+        for mean, error in zip(solution[len(blocks) :], errors[len(blocks) :], strict=True)
+    ]

@@ -13,7 +13,6 @@ from tests.blind.launch import FACTORS, Launch
 FLOORS: Final = 3.0  # noise floors that a fault costs
 ALLOCATIONS: Final = 1.0  # blocks as large as the weights that a step asks for outside its wait
 MESSAGES: Final = 10.0  # that rank 0 exchanges with the meeting point in train_s, one after another
-WAITS: Final = ("printed_lines", "hook", "hidden")  # whose cost is their dose, in ms a step
 
 
 @dataclass(frozen=True)
@@ -22,7 +21,6 @@ class Fault:
 
     name: str
     dose: float
-    size_ms: float | None  # what it costs in a step, where that is set by its dose; None = measure it
 
     @property
     def launch(self) -> Launch:
@@ -69,4 +67,4 @@ def sized(name: str, floors: Mapping[str, float], times: float = FLOORS) -> Faul
     }
     if name not in doses:
         raise ValueError(f"There is no fault named {name}: take one of {', '.join(sorted(doses))}.")
-    return Fault(name, doses[name], doses[name] if name in WAITS else None)
+    return Fault(name, doses[name])

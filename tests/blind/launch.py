@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,6 +25,7 @@ PATIENCE: Final = 300.0  # s
 CGROUPS: Final = Path("/sys/fs/cgroup")
 PERIOD_US: Final = 100_000  # of a cgroup's share of processor time
 IN_RANK: Final = ("tokenizing", "printed_lines", "hook", "threads", "hidden")
+IN_STEPS: Final = ("printed_lines", "hook", "hidden")  # whose waits are all that they cost a step
 
 
 class LaunchFailedError(RuntimeError):
@@ -69,10 +71,19 @@ class Job:
     data: Path  # the prepared data set
 
 
-def run(launch: Launch, job: Job, seed: int) -> dict[str, float]:
-    """Run the job once; returns its times by measure, rank 0's and the launcher's.
+@dataclass(frozen=True)
+class Outcome:
+    """What a run took."""
 
-    `step_ms` is a step's mean; `fixed_s` the rest of train_s; `launch_s` all that is outside it.
+    times: dict[str, float]
+    """Rank 0's and the launcher's, by measure: `step_ms` is a step's mean; `fixed_s` the rest of train_s;
+    `launch_s` all that is outside it."""
+    waited_ms: dict[str, float]
+    """What the waits of a dose really took, in a step: of each wait the slower rank's, as the other waits."""
+
+
+def run(launch: Launch, job: Job, seed: int) -> Outcome:
+    """Run the job once.
 
     Raises:
         LaunchFailedError: torchrun did not end well.
@@ -90,7 +101,7 @@ def run(launch: Launch, job: Job, seed: int) -> dict[str, float]:
         torchrun += ["--master-addr", "127.0.0.1", "--master-port", str(port), "--no-python"]
         doses = {name: dose for name in IN_RANK if (dose := asdict(launch)[name])}
         rank = ["env", f"MASTER_PORT={meeting}", *_preloaded(launch.allocator, place)]
-        rank += [sys.executable, "-m", "tests.blind.rank", json.dumps(doses)]
+        rank += [sys.executable, "-m", "tests.blind.rank", json.dumps(doses), str(place)]
         rank += ["--spec", str(file), "--data", str(job.data), "--out", str(out)]
         began = time.perf_counter()
         done = subprocess.run(
@@ -106,7 +117,20 @@ def run(launch: Launch, job: Job, seed: int) -> dict[str, float]:
         wall = time.perf_counter() - began
         if done.returncode:
             raise LaunchFailedError(f"torchrun ended with {done.returncode}:\n{done.stdout[-3000:]}")
-        return _times(out, wall)
+        return Outcome(_times(out, wall), _waited(place, job.spec.work.steps))
+
+
+def _waited(place: Path, steps: int) -> dict[str, float]:
+    """The mean of a step's waits in ms, by factor."""
+    by_factor: dict[str, list[list[float]]] = {}
+    for file in sorted(place.glob("*-[0-9].json")):
+        took: list[float] = json.loads(file.read_text(encoding="utf-8"))
+        by_factor.setdefault(file.stem.rsplit("-", 1)[0], []).append(took)
+    return {
+        name: sum(map(max, zip_longest(*ranks, fillvalue=0.0))) / steps * 1000
+        for name, ranks in by_factor.items()
+        if name in IN_STEPS
+    }
 
 
 def _times(out: Path, wall: float) -> dict[str, float]:

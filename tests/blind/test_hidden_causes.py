@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import random
 import secrets
 from pathlib import Path
 
 import pytest
 
-from tests.blind.faults import FLOORS, draw
+from tests.blind.faults import draw, sized
 from tests.blind.launch import FACTORS, UnavailableError
-from tests.blind.trial import BLOCKS, blind_test, described, made_up_job
+from tests.blind.trial import BLOCKS, PAIRS, described, floors_of, made_up_job, trial
 
 pytestmark = pytest.mark.wide
 
@@ -17,8 +18,12 @@ pytestmark = pytest.mark.wide
 def test_a_hidden_cause_is_named(tmp_path: Path) -> None:
     seed = secrets.randbelow(1_000_000)
     print(f"To repeat this: python -m tests.blind --seed {seed}")
+    job = made_up_job(tmp_path)
+    floors = floors_of(job, PAIRS, print)
+    name = draw(seed)
+    order = random.Random(f"{seed} {name}")
     try:
-        verdict = blind_test(draw(seed), FACTORS, made_up_job(tmp_path), BLOCKS, seed, FLOORS, print)
+        verdict = trial(sized(name, floors), floors, FACTORS, job, BLOCKS, order, print)
     except UnavailableError as reason:
         pytest.skip(str(reason))
     assert verdict.right, described(verdict)

@@ -6,19 +6,21 @@ import csv
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from tests.blind.attribution import Attribution, Run, attribute, noise_floors, screening
-from tests.blind.faults import Fault, sized
-from tests.blind.launch import RANKS, Job, Launch, run
+from experiments.analysis.statistics import Difference, simultaneous
+from tests.blind.attribution import MEASURES, Attribution, Run, attribute, noise_floors, screening
+from tests.blind.faults import Fault
+from tests.blind.launch import IN_STEPS, RANKS, Job, Launch, run
 from training.data.prepare import Place, prepare
 from training.local import local_spec
 
-BLOCKS: Final = 5
+BLOCKS: Final = 2
+PAIRS: Final = 5  # of the A/A test, and of the runs that say what a fault costs
 STEPS: Final = 150
 STEP_MS: Final = 8.0
 BATCH: Final = 8
@@ -26,6 +28,8 @@ VALIDATION: Final = 4000  # samples: replicated, their evaluation takes about a 
 BUSY: Final = "while True: pass"
 
 Say = Callable[[str], None]
+Sizes = Mapping[str, Difference]
+"""What a fault costs, by measure, each with its own 95 % interval; found without the analysis."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +37,16 @@ class Verdict:
     """A fault, and what was said of it."""
 
     fault: Fault
+    sizes: Sizes
     found: Attribution
 
     @property
     def right(self) -> bool:
         """Whether the fault was named, with an interval that holds its size."""
-        named = self.found.named
-        return named is not None and named.name == self.fault.answer and named.holds(self.size)
+        named, size = self.found.named, self.size
+        if named is None or size is None or named.name != self.fault.answer:
+            return False
+        return named.holds(size.mean, 0.0 if size.high is None else size.high - size.mean)
 
     @property
     def false(self) -> bool:
@@ -48,12 +55,10 @@ class Verdict:
         return named is not None and named.name != self.fault.answer
 
     @property
-    def size(self) -> float:
-        """What the fault costs in the named measure: its dose, or the other launch minus the plain one."""
+    def size(self) -> Difference | None:
+        """What the fault costs in the named measure; None if that is not known, or nothing was named."""
         named = self.found.named
-        assert named is not None
-        set_by_dose = self.fault.size_ms if named.measure == "step_ms" else None
-        return set_by_dose if set_by_dose is not None else self.found.total[named.measure].mean
+        return self.sizes.get(named.measure) if named else None
 
 
 def made_up_job(place: Path) -> Job:
@@ -77,12 +82,12 @@ def made_up_job(place: Path) -> Job:
     return Job(finish(prepared.digest), prepared.path)
 
 
-def floors_of(job: Job, blocks: int, say: Say) -> dict[str, float]:
+def floors_of(job: Job, pairs: int, say: Say) -> dict[str, float]:
     """The noise floors of this machine now, by plain runs made twice after one that warms up."""
     run(Launch(), job, seed=1)
     runs = [
-        Run(block, False, frozenset(), run(Launch(), job, seed=block + 1))
-        for block in range(blocks)
+        Run(pair, False, frozenset(), run(Launch(), job, seed=pair + 1).times)
+        for pair in range(pairs)
         for _ in range(2)
     ]
     floors = noise_floors(runs)
@@ -90,63 +95,73 @@ def floors_of(job: Job, blocks: int, say: Say) -> dict[str, float]:
     return floors
 
 
+def sizes_of(fault: Fault, job: Job, pairs: int, order: random.Random) -> Sizes:
+    """What a fault costs in each measure: pairs of a run with it and a plain one, in random order.
+
+    Of a fault that is nothing but waits in the steps, it is what ranks note of them that counts, in the runs
+    of the trial: see `trial`.
+    """
+    costs: list[dict[str, float]] = []
+    for pair in range(pairs):
+        both = [fault.launch, Launch()]
+        order.shuffle(both)
+        times = {launch: run(launch, job, seed=pair + 1).times for launch in both}
+        with_it, without = times[fault.launch], times[Launch()]
+        costs.append({name: with_it[name] - without[name] for name in MEASURES})
+    found = [simultaneous([[cost[name] for cost in costs]])[0] for name in MEASURES]
+    return dict(zip(MEASURES, found, strict=True))
+
+
 def trial(
-    fault: Fault, factors: Sequence[str], job: Job, blocks: int, order: random.Random, say: Say
+    fault: Fault,
+    floors: Mapping[str, float],
+    factors: Sequence[str],
+    job: Job,
+    blocks: int,
+    order: random.Random,
+    say: Say,
 ) -> Verdict:
     """Make the runs of every block in random order, and ask the analysis, which is not told the fault."""
-    runs, everything = [], frozenset(factors)
+    runs, everything, waited = [], frozenset(factors), []
     with _beside(fault):
+        sizes = {} if fault.name in IN_STEPS else sizes_of(fault, job, PAIRS, order)
         for block in range(blocks):
             asked = [(False, frozenset[str]())] * 2
             asked += [(True, names) for names in (*screening(factors), everything, everything)]
             order.shuffle(asked)
             for other, names in asked:
                 launch = fault.launch.equalised(names) if other else Launch()
-                runs.append(Run(block, other, names, run(launch, job, seed=block + 1)))
+                outcome = run(launch, job, seed=block + 1)
+                runs.append(Run(block, other, names, outcome.times))
+                waited += list(outcome.waited_ms.values())
             say(f"block {block + 1} of {blocks}: {len(asked)} runs")
-    return Verdict(fault, attribute(runs, factors))
-
-
-def blind_test(
-    name: str, factors: Sequence[str], job: Job, blocks: int, seed: int, times: float, say: Say
-) -> Verdict:
-    """Size a fault by this machine's noise floors, and have it named.
-
-    Args:
-        name: of the fault.
-        factors: those that are equalised.
-        job: what both launches do.
-        blocks: of runs; the A/A test before them has as many pairs.
-        seed: of the order of the runs.
-        times: noise floors that the fault costs.
-        say: takes each line of progress.
-
-    Raises:
-        LaunchFailedError, UnavailableError: see `tests.blind.launch.run`.
-        ValueError: there is no such fault.
-    """
-    fault = sized(name, floors_of(job, blocks, say), times)
-    return trial(fault, factors, job, blocks, random.Random(seed), say)
+    if waited:
+        sizes = {"step_ms": simultaneous([waited])[0]}
+    return Verdict(fault, sizes, attribute(runs, factors, floors))
 
 
 def described(verdict: Verdict) -> str:
     """What was injected and what was said of it, for a person at a terminal."""
     lines = [f"injected: {verdict.fault.name}, dose {verdict.fault.dose:.3g}"]
+    lines += [f"it costs: {name} {interval(size)}" for name, size in verdict.sizes.items()]
     for cause in verdict.found.causes[:4]:
         cost = cause.cost
         lines.append(
             f"{'named' if cause is verdict.found.named else 'claimed' if cause.claimed else 'not claimed'}: "
-            f"{cause.name}, {cause.measure} {cost.mean:.3f} ({cost.low:.3f} to {cost.high:.3f}), "
-            f"noise floor {cost.floor:.3f}"
+            f"{cause.name}, {cause.measure} {interval(cost)}, noise floor {cost.floor:.3f}"
         )
-    if verdict.found.named:
-        lines.append(f"size to hold: {verdict.size:.3f}")
     if verdict.right:
         return "\n".join([*lines, "verdict: right"])
     if verdict.found.named is None:
         return "\n".join([*lines, "verdict: nothing was named"])
     wrong = "another cause was named" if verdict.false else "the interval does not hold the size"
     return "\n".join([*lines, f"verdict: {wrong}"])
+
+
+def interval(found: Difference) -> str:
+    """A cost with its interval; without one where its values don't vary."""
+    ends = "" if found.low is None else f" ({found.low:.3f} to {found.high:.3f})"
+    return f"{found.mean:.3f}{ends}"
 
 
 @contextmanager
