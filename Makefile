@@ -92,6 +92,9 @@ campaigns: ## list campaigns: how far they came, and why one does not match (MAT
 history: ## show all campaigns of a matrix, cell by cell, and where times changed and with what (ARGS="--csv FILE" writes it, too)
 	@$(call in,controller) python -m experiments history "$(MATRIX)" $(ARGS)
 
+answer: ## set what the CAMPAIGNS="…" say of each suspect beside the dissertation's overheads (ARGS="--out FOLDER" says where to)
+	@$(call in,controller) python -m experiments answer $(CAMPAIGNS) $(ARGS)
+
 report: ## write the report of a matrix's newest campaign on this inventory's machines (CAMPAIGN= names another)
 	@$(call in,controller) python -m experiments report "$(MATRIX)" $(if $(CAMPAIGN),--campaign "$(CAMPAIGN)") $(ARGS)
 

@@ -1,4 +1,4 @@
-"""The command line: plan, run, watch, status, campaigns, history, report, compare, check, export, search."""
+"""The command line: plan, run, watch, status, campaigns, history, report, answer, compare, check, …"""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from experiments.util.words import counted
 
 USAGE_ERROR: Final = 2  # also argparse's exit code
 # By a signal: they start nothing on nodes.
-ENDED_AT_ONCE: Final = ("campaigns", "history", "report", "compare", "check")
+ENDED_AT_ONCE: Final = ("campaigns", "history", "report", "answer", "compare", "check")
 RESULTS: Final = REPOSITORY / "results"
 
 
@@ -97,6 +97,8 @@ def _command(
 ) -> int:
     if arguments.command == "report":
         return _report(arguments.matrix, arguments.campaign, arguments.mlflow, screen)
+    if arguments.command == "answer":
+        return _answer(arguments.campaigns, arguments.out, screen)
     if arguments.command == "compare":
         return _compare(arguments, screen)
     if arguments.command == "check":
@@ -184,6 +186,17 @@ def _report(matrix: str, campaign: str | None, mlflow: Path | None, screen: Scre
             f"{mlflow.resolve().as_uri()}"
         )
     return show_references(screen, analysis.references)
+
+
+def _answer(paths: Sequence[Path], out: Path, screen: Screen) -> int:
+    from experiments.analysis.analysis import analyse
+    from experiments.analysis.answer import answers
+    from experiments.report.answer import write_answer
+
+    analyses = [analyse(open_campaign(_only_campaign(path, screen))) for path in paths]
+    for path in write_answer(answers(analyses), out):
+        screen.line(str(path))
+    return 0
 
 
 def _compare(arguments: argparse.Namespace, screen: Screen) -> int:
@@ -364,6 +377,20 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         metavar="FOLDER",
         help="also write the runs as a file store of MLflow, into this new folder",
+    )
+
+    answer = commands.add_parser(
+        "answer", help="set what several campaigns say of each suspect beside the dissertation's overheads"
+    )
+    answer.add_argument(
+        "campaigns",
+        nargs="+",
+        type=Path,
+        metavar="CAMPAIGN",
+        help="folder of a campaign, or of a matrix (its newest of this inventory's machines)",
+    )
+    answer.add_argument(
+        "--out", type=Path, metavar="FOLDER", default=RESULTS / "answer", help="where to (results/answer)"
     )
 
     compare = commands.add_parser("compare", help="compare two campaigns, seed by seed")

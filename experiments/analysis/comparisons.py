@@ -106,7 +106,7 @@ def _published_step_s(figures: Figures, dissertation: Dissertation, cell: Cell) 
     if figures.campaign.simulated or not like:
         return None
     stacks = (cell.stack, figures.campaign.baseline)
-    own, base = (_published_split(dissertation, stack, cell.workers) for stack in stacks)
+    own, base = (published_split(dissertation, stack, cell.workers) for stack in stacks)
     return own.step_s - base.step_s if own is not None and base is not None else None
 
 
@@ -126,12 +126,13 @@ def time_splits(figures: Figures, dissertation: Dissertation) -> list[TimeSplit]
         here, first = split(points), cells[0]
         if here is not None:
             simulated = figures.campaign.simulated
-            there = None if simulated else _published_split(dissertation, first.stack, first.workers)
+            there = None if simulated else published_split(dissertation, first.stack, first.workers)
             found.append(TimeSplit(first.stack, first.workers, first.settings, here, there))
     return found
 
 
-def _published_split(dissertation: Dissertation, stack: str, workers: int) -> Split | None:
+def published_split(dissertation: Dissertation, stack: str, workers: int) -> Split | None:
+    """A stack's time in the dissertation as a fixed part and a part per step; None if it does not tell."""
     runs = [dissertation.run(stack, workers, epochs) for epochs in (SHORT, LONG)]
     if workers not in STEPS:
         return None

@@ -51,10 +51,11 @@ def plots_of(analysis: Analysis) -> dict[str, bytes]:
     if analysis.drift.runs:
         stacks = list(dict.fromkeys(cell.stack for cell in cells))
         drawn["drift"] = lambda figure: _drift(figure, analysis.drift, stacks)
-    return {name: data for kind, draw in drawn.items() for name, data in _render(kind, draw).items()}
+    return {name: data for kind, draw in drawn.items() for name, data in render(kind, draw).items()}
 
 
-def _render(kind: str, draw: Callable[[Any], None]) -> dict[str, bytes]:
+def render(kind: str, draw: Callable[[Any], None]) -> dict[str, bytes]:
+    """A plot as files by name, for the page and for print."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

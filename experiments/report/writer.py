@@ -82,8 +82,8 @@ def write_analysis(analysis: Analysis, folder: Path) -> tuple[Path, ...]:
     plots, rows = plots_of(analysis), export_rows(analysis)
     content = _content(analysis) | {"plots": _plots_inside(plots)}
     written: dict[str, str | bytes] = {
-        "report.md": _render("report.md.j2", content, html=False),
-        "report.html": _render("report.html.j2", content, html=True),
+        "report.md": render_page("report.md.j2", content, html=False),
+        "report.html": render_page("report.html.j2", content, html=True),
         "tables.tex": as_latex(
             f"{content['campaign'].matrix}, campaign {content['campaign'].name}",
             content["methods"],
@@ -179,7 +179,8 @@ def _content(analysis: Analysis) -> dict[str, Any]:
     }
 
 
-def _render(template: str, content: dict[str, Any], *, html: bool) -> str:
+def render_page(template: str, content: dict[str, Any], *, html: bool) -> str:
+    """A page from one of the templates."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=html,
