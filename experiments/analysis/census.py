@@ -13,10 +13,11 @@ from experiments.records.record import Record
 
 NOT_SET: Final = "not set"
 CHANGES: Final = "changes"  # from run to run
-#: What names only this run, in paths and values: its id, and those of containers, allocations and the like.
+#: What names only this run, in paths and values: its id, and those of containers, allocations and the like;
+#: the pair of categories that SELinux tells containers apart by.
 OWN: Final = re.compile(
     r"\b[a-z][a-z0-9]*-(simulated-)?w\d+-e\d+-s\d+-[0-9a-f]{8}\b|\b[0-9a-f]{64}\b"
-    r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"
+    r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|(?<=:s0:)c\d+,c\d+\b"
 )
 Entries = dict[tuple[str, str], str]
 """What one rank noted: the values by group and name."""
@@ -54,6 +55,7 @@ class LaunchDifferences:
     places: int  # at which ranks of all sides were compared
     differing: list[Differing]
     changing: list[str]  # "group: name" of what changes on all sides, and can't be compared
+    unnoted: list[str]  # groups that some rank's census lacks, as those of earlier versions do: not compared
     same: int  # how many things are the same on all sides
 
     @property
@@ -100,12 +102,17 @@ def _placement(stack: str, records: list[Record]) -> Placement:
 def launch_differences(sides: Mapping[str, Iterable[Record]]) -> LaunchDifferences:
     """Compares what the ranks of each side noted, place by place, where all sides had ranks.
 
-    What changes from run to run on all sides (a port, an identifier) is not compared, but named.
+    What changes from run to run on all sides (a port, an identifier) is not compared, but named; so are
+    groups that some rank's census lacks.
     """
-    noted = {side: found for side, records in sides.items() if (found := _noted(records))}
+    listed = {side: [*records] for side, records in sides.items()}
+    noted = {side: found for side, records in listed.items() if (found := _noted(records))}
+    common, unnoted = _groups(record for records in listed.values() for record in records)
     places = sorted(set.intersection(*map(set, noted.values()))) if noted else []
     differing, changing, same = [], [], 0
     for key in _keys(found[place] for found in noted.values() for place in places):
+        if key[0] not in common:
+            continue
         values = {side: [_value(found[place], key) for place in places] for side, found in noted.items()}
         if all(CHANGES in by_place for by_place in values.values()):
             changing.append(": ".join(key))
@@ -113,7 +120,14 @@ def launch_differences(sides: Mapping[str, Iterable[Record]]) -> LaunchDifferenc
             same += 1
         else:
             differing.append(Differing(*key, {side: sorted({*found}) for side, found in values.items()}))
-    return LaunchDifferences(list(noted), len(places), differing, changing, same)
+    return LaunchDifferences(list(noted), len(places), differing, changing, unnoted, same)
+
+
+def _groups(records: Iterable[Record]) -> tuple[set[str], list[str]]:
+    """The groups that all censuses have, and those that only some have."""
+    censuses = [rank.census for record in records for rank in record.ranks if rank.census is not None]
+    common = set.intersection(*map(set, censuses)) if censuses else set()
+    return common, sorted({group for census in censuses for group in census} - common)
 
 
 def _noted(records: Iterable[Record]) -> dict[Place, list[Entries]]:

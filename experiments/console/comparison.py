@@ -12,10 +12,13 @@ from experiments.campaign.campaign import Campaign
 from experiments.report.formats import Format, interval, number
 from experiments.report.verdict_words import SCREEN, verdict
 from experiments.util.screen import Screen
-from experiments.util.words import counted
+from experiments.util.words import counted, listed
 
 COLUMNS: Final = ("cell", "pairs", "train_s, B over A", "95 % interval", "B is", "")
 LAUNCHES: Final = ("what", "in A", "in B")
+UNNOTED: Final = (
+    "Not compared, because not every rank on {stack} noted it, as earlier versions did not: {groups}."
+)
 DIFFERENT_TIMES: Final = (
     "A and B ran at different times: whatever else changed on the machines is part of these differences."
 )
@@ -116,6 +119,9 @@ def compare(screen: Screen, first: Campaign, second: Campaign, limits: Limits) -
             for stack, launch in launches.items()
             for item in launch.differing
         ],
+        "launches_not_compared": [
+            {"stack": stack, "group": group} for stack, launch in launches.items() for group in launch.unnoted
+        ],
         "without_pairs": [
             {"axes": each.axes, "reason": WITHOUT_PAIRS[each.lacks]} for each in found.unpaired
         ],
@@ -143,14 +149,16 @@ def _launches(first: Campaign, second: Campaign) -> dict[str, LaunchDifferences]
 def _show(screen: Screen, stack: str, found: LaunchDifferences) -> None:
     """Shows what a stack's launches differ in, or that nothing does."""
     same = f"the same: {counted(found.same, 'thing')} that its ranks noted"
-    if not found.differing:
+    if found.differing:
+        rows = [
+            (f"{item.group}: {item.name}", *(" or ".join(item.values[side]) for side in found.sides))
+            for item in found.differing
+        ]
+        screen.table(f"What launches on {stack} differ in ({same})", LAUNCHES, rows)
+    else:
         screen.line(f"Launches on {stack} differ in nothing ({same}).")
-        return
-    rows = [
-        (f"{item.group}: {item.name}", *(" or ".join(item.values[side]) for side in found.sides))
-        for item in found.differing
-    ]
-    screen.table(f"What launches on {stack} differ in ({same})", LAUNCHES, rows)
+    if found.unnoted:
+        screen.line(UNNOTED.format(stack=stack, groups=listed(found.unnoted)))
 
 
 def _as_json(change: Change, faults: list[str]) -> dict[str, Any]:

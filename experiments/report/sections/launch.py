@@ -11,6 +11,9 @@ from experiments.report.tables import Table, columns
 from experiments.util.words import counted, listed
 
 TITLE: Final = "What the launches differ in"
+UNNOTED: Final = (
+    "Not every rank noted these, as earlier versions did not, and they are not compared: {names}."
+)
 CHANGING: Final = "On every stack these change from run to run, and are not compared: {names}."
 
 
@@ -33,6 +36,7 @@ def launch_table(found: LaunchDifferences, places: Sequence[Placement]) -> Table
         rows=rows if found.compared else [],
         after=[
             *([CHANGING.format(names=listed(found.changing))] if found.changing else []),
+            *([UNNOTED.format(names=listed(found.unnoted))] if found.unnoted else []),
             *(_place_text(each) for each in places),
         ],
     )

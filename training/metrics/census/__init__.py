@@ -2,7 +2,7 @@
 
 Taken in every rank before the ranks meet, so that none waits for another's. Two stacks that train the same
 work differ in time by what differs here, by what they do while they train, or by what the machine does beside
-them. Network interfaces, I/O priority and security modules are not noted.
+them. Of the network, what interfaces leave to their hardware (offloads) is not noted.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from training.metrics.census import machine, process, software
+from training.metrics.census import machine, network, process, security, software, storage
 
 Census = dict[str, dict[str, str]]
 """By group, by name: the value as text. What the machine does not tell has no entry."""
@@ -29,6 +29,9 @@ def take_census(places: Mapping[str, Path]) -> Census:
         "threads": process.threads,
         "cgroup": machine.cgroup,
         "mounts": lambda: machine.mounts(places),
+        "input and output": lambda: storage.input_and_output(places),
+        "network": network.network,
+        "security": security.security,
         "kernel": machine.kernel,
         "processor": machine.processor,
         "arithmetic": software.arithmetic,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -18,12 +19,21 @@ CGROUP_FILES: Final = {
     "cpu.uclamp.max": "max",
     "cpuset.cpus": "",
     "cpuset.mems": "",
+    "io.bfq.weight": "default 100",
+    "io.latency": "",
     "io.max": "",
+    "io.prio.class": "no-change",
     "io.weight": "default 100",
     "memory.high": "max",
     "memory.max": "max",
     "memory.swap.max": "max",
     "pids.max": "max",
+    "blkio.bfq.weight": "100",
+    "blkio.prio.class": "no-change",
+    "blkio.throttle.read_bps_device": "",
+    "blkio.throttle.read_iops_device": "",
+    "blkio.throttle.write_bps_device": "",
+    "blkio.throttle.write_iops_device": "",
     "cpu.cfs_quota_us": "-1",
     "cpu.cfs_period_us": "100000",
     "cpu.shares": "1024",
@@ -105,18 +115,33 @@ def _limits(folder: Path, which: str) -> dict[str, str]:
 
 def mounts(places: Mapping[str, Path]) -> dict[str, str]:
     """What each place is mounted from: file system, source and options, as in /proc/self/mountinfo."""
+    found = {purpose: mount_of(place) for purpose, place in places.items()}
+    return {purpose: str(mount) for purpose, mount in found.items() if mount is not None}
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A line of /proc/self/mountinfo, proc_pid_mountinfo(5)."""
+
+    device: str  # of its files, as major:minor
+    file_system: str
+    source: str
+    options: str
+
+    def __str__(self) -> str:
+        return f"{self.file_system} {self.source} ({self.options})"
+
+
+def mount_of(place: Path) -> Mount | None:
+    """The mount that a place is on; None if the process sees none there."""
     table = [line.split(" ") for line in (text_of(PROC / "self" / "mountinfo") or "").splitlines()]
-    return {purpose: text for purpose, place in places.items() if (text := _mount_of(place, table))}
-
-
-def _mount_of(place: Path, table: list[list[str]]) -> str | None:
     below = [fields for fields in table if place.resolve().is_relative_to(_unescaped(fields[4]))]
     if not below:
         return None
     # Of mounts on the same point the last one covers the others.
     fields = max(reversed(below), key=lambda fields: len(fields[4]))
     file_system, source = fields[fields.index("-") + 1 :][:2]
-    return f"{file_system} {source} ({fields[5]})"
+    return Mount(fields[2], file_system, source, fields[5])
 
 
 def _unescaped(path: str) -> str:

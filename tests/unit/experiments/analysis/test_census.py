@@ -95,6 +95,35 @@ def test_a_runs_own_names_are_no_difference() -> None:
     assert found.differing == [] and found.same == 4
 
 
+def test_categories_that_tell_containers_apart_are_no_difference() -> None:
+    label = "system_u:system_r:container_t:s0:{}"
+    sides = {
+        stack: [record(stack, {"security": {"label": label.format(drawn)}})]
+        for stack, drawn in (("ddp", "c1,c900"), ("spark", "c17,c34"))
+    }
+    assert launch_differences(sides).differing == []
+    sides["spark"] = [record("spark", {"security": {"label": "system_u:system_r:spc_t:s0"}})]
+    (found,) = launch_differences(sides).differing
+    assert found.name == "label"
+
+
+def test_groups_that_only_some_ranks_noted_are_named_and_not_compared() -> None:
+    newer = noted() | {"security": {"AppArmor": "on"}, "network": {}}
+    found = launch_differences(
+        {"ddp": [record("ddp", noted(), newer)], "spark": [record("spark", newer, newer)]}
+    )
+    assert (found.differing, found.unnoted, found.same) == ([], ["network", "security"], 1)
+    assert launch_table(found, []).after == [
+        "Not every rank noted these, as earlier versions did not, and they are not compared: network and "
+        "security."
+    ]
+    # A group in which there is nothing to note is compared.
+    outside, inside = noted() | {"security": {"AppArmor": "on"}}, noted() | {"security": {}}
+    found = launch_differences({"ddp": [record("ddp", outside)], "spark": [record("spark", inside)]})
+    assert found.unnoted == []
+    assert found.differing == [Differing("security", "AppArmor", {"ddp": ["on"], "spark": [NOT_SET]})]
+
+
 def test_records_without_a_census_and_those_of_a_stand_in_are_not_compared(tmp_path: Path) -> None:
     older = record("spark", None)
     assert not launch_differences({"ddp": [record("ddp", noted())], "spark": [older]}).compared

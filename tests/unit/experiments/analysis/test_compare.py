@@ -139,6 +139,27 @@ def test_the_command_says_what_launches_differ_in(tmp_path: Path, capsys: pytest
     )
 
 
+def test_groups_that_an_earlier_version_did_not_note_are_named_and_not_compared(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def noting(folder: str, census: dict[str, dict[str, str]]) -> str:
+        ranks = [rank | {"census": census} for rank in record("ddp", 2, 30, 39).model_dump()["ranks"]]
+        return str(made(tmp_path / folder, 1.0, ranks=ranks).folder)
+
+    kernel = {"kernel": {"swappiness": "60"}}
+    folders = [noting("a", kernel), noting("b", kernel | {"network": {"busy polling": "0"}})]
+    assert main(["compare", *folders]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "Launches on ddp differ in nothing (the same: 1 thing that its ranks noted)." in said
+    assert (
+        "Not compared, because not every rank on ddp noted it, as earlier versions did not: network." in said
+    )
+    assert main(["compare", *folders, "--json"]) == 0
+    content = json.loads(capsys.readouterr().out)
+    assert content["launches"] == []
+    assert content["launches_not_compared"] == [{"stack": "ddp", "group": "network"}]
+
+
 def test_the_command_can_be_a_gate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second = made(tmp_path / "a", 1.0), made(tmp_path / "b", 1.1, weights_digest="f" * 64)
     folders = [str(first.folder), str(second.folder)]
@@ -155,6 +176,7 @@ def test_the_command_can_be_a_gate(tmp_path: Path, capsys: pytest.CaptureFixture
     printed = capsys.readouterr()
     content = json.loads(printed.out)
     of_launches = {f"launches[].{name}" for name in ("stack", "group", "name", "in_a", "in_b")}
+    of_launches |= {f"launches_not_compared[].{name}" for name in ("stack", "group")}
     assert (
         documented("compare") - fields(content)
         == {f"without_pairs[].{name}" for name in ("axes", "reason")} | of_launches

@@ -37,7 +37,10 @@ def census_of(folder: Path, *before: str, **variables: str) -> Census:
 def test_what_a_launch_changes_is_all_that_differs(tmp_path: Path) -> None:
     plain = census_of(tmp_path, OMP_NUM_THREADS="1")
     changed = census_of(
-        tmp_path, "nice", "-n", "5", "prlimit", "--core=4096:4096", SAID="it", OMP_NUM_THREADS="2"
+        tmp_path,
+        *("nice", "-n", "5", "prlimit", "--core=4096:4096", "ionice", "--class", "2", "--classdata", "7"),
+        SAID="it",
+        OMP_NUM_THREADS="2",
     )
     differ = {
         (group, name): (plain[group].get(name), changed[group].get(name))
@@ -49,6 +52,7 @@ def test_what_a_launch_changes_is_all_that_differs(tmp_path: Path) -> None:
     assert differ.pop(("environment", "OMP_NUM_THREADS")) == ("1", "2")
     assert differ.pop(("process", "niceness")) == ("0", "5")
     assert differ.pop(("limits", "core"))[1] == "4096"
+    assert differ.pop(("input and output", "priority"))[1] == "best effort, 7"
     if len(os.sched_getaffinity(0)) > 1:  # torch takes no more threads than there are cores
         assert differ.pop(("arithmetic", "threads")) == ("1", "2")
     assert set(differ) <= {("process", "autogroup"), ("environment", "_")}, differ
@@ -124,17 +128,25 @@ def test_limits_of_a_cgroup_and_of_those_above_it_are_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "self").mkdir()
-    (tmp_path / "self" / "cgroup").write_text("0::/slice/run\n")
+    (tmp_path / "self" / "cgroup").write_text("7:blkio:/run\n0::/slice/run\n")
+    (tmp_path / "fs" / "cgroup" / "blkio" / "run").mkdir(parents=True)
+    (tmp_path / "fs" / "cgroup" / "blkio" / "run" / "blkio.bfq.weight").write_text("10\n")
+    (tmp_path / "fs" / "cgroup" / "blkio" / "run" / "blkio.throttle.read_bps_device").write_text("")
     above, own = tmp_path / "fs" / "cgroup" / "slice", tmp_path / "fs" / "cgroup" / "slice" / "run"
     own.mkdir(parents=True)
     (above / "cpu.max").write_text("50000 100000\n")
     (own / "cpu.max").write_text("max 100000\n")
     (own / "memory.max").write_text("1073741824\n")
+    (above / "io.max").write_text("254:0 rbps=1048576 wbps=max riops=max wiops=max\n")
+    (own / "io.prio.class").write_text("no-change\n")
     monkeypatch.setattr(machine, "PROC", tmp_path)
     monkeypatch.setattr(machine, "SYS", tmp_path)
     assert machine.cgroup() == {
         "path": "/slice/run",
+        "path of blkio": "/run",
+        "blkio.bfq.weight, its own": "10",
         "cpu.max, 1 above": "50000 100000",
+        "io.max, 1 above": "254:0 rbps=1048576 wbps=max riops=max wiops=max",
         "memory.max, its own": "1073741824",
     }
 
