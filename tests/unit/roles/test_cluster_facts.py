@@ -72,6 +72,46 @@ def test_torchs_build_is_its_own_word(tmp_path: Path) -> None:
     assert node.torch_version(str(tmp_path)) == "2.13.0+cu130"
 
 
+ARM_CORE = (
+    "processor\t: {}\nBogoMIPS\t: 50.00\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU architecture: 8\n"
+    "CPU variant\t: {}\nCPU part\t: {}\nCPU revision\t: 1\n\n"
+)
+N1 = ARM_CORE.format(0, "0x3", "0xd0c") + ARM_CORE.format(1, "0x3", "0xd0c")
+SMALL_AND_BIG = ARM_CORE.format(0, "0x2", "0xd05") + ARM_CORE.format(1, "0x4", "0xd0b")
+
+
+@pytest.mark.parametrize(
+    ("cpuinfo", "listed", "name"),
+    [
+        (
+            "processor\t: 0\nmodel name\t: Xeon\n\nprocessor\t: 1\nmodel name\t: Xeon\n",
+            "Model name: X",
+            "Xeon",
+        ),
+        (
+            N1,
+            "Vendor ID:        ARM\n  BIOS Model name:  CPU\n  Model name:       Neoverse-N1\n    Model:  1",
+            "Neoverse-N1 (implementer 0x41, part 0xd0c, variant 0x3)",
+        ),
+        (
+            SMALL_AND_BIG,
+            "Model name:  Cortex-A55\nModel name:  Cortex-A76",
+            "Cortex-A55 and Cortex-A76 (implementer 0x41, part 0xd05, variant 0x2; "
+            "implementer 0x41, part 0xd0b, variant 0x4)",
+        ),
+        (N1, "Model name:  -", "aarch64 (implementer 0x41, part 0xd0c, variant 0x3)"),
+        (N1, None, "aarch64 (implementer 0x41, part 0xd0c, variant 0x3)"),
+        ("processor\t: 0\nhart\t: 0\n", None, "aarch64"),
+    ],
+)
+def test_processors_of_different_kinds_have_different_names(
+    monkeypatch: pytest.MonkeyPatch, cpuinfo: str, listed: str | None, name: str
+) -> None:
+    monkeypatch.setattr(node, "output", lambda *_: listed)
+    monkeypatch.setattr(node.platform, "machine", lambda: "aarch64")
+    assert node.processor(cpuinfo) == name
+
+
 SSH = (
     'Task failed: Data could not be sent to remote host "192.0.2.9". Make sure this host can be reached over '
     "ssh: ssh: connect to host 192.0.2.9 port 22: Connection refused\r\n"
