@@ -22,13 +22,14 @@ from experiments.records.outputs import (
     ResultFile,
     read_output,
 )
-from experiments.records.reasons import cause_of_failure, without_secrets
+from experiments.records.reasons import cause_of_failure
 from experiments.records.record import Epoch, Launch, Prepared, Record, Start, Status
 from experiments.records.starts import read_starts, start_faults, why_disturbed
 from experiments.records.validity import prepared_faults, resumed_after, run_faults
 from experiments.util.files import file_sha256
 from experiments.util.words import counted, listed
 from training.spec import PHASES, RunSpec
+from training.util.masking import without_secrets
 
 OUTSIDE: Final = ("queue", "launch", "shutdown")  # phases that training itself can't see
 CLOCK_TOLERANCE_S: Final = 0.05  # smaller differences prove nothing: a process's start is known to 0.01 s

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from experiments.cluster.playbooks import failure_message, last_lines
+from training.util.masking import without_secrets
 
 LONGEST: Final = 400  # characters of a reason; the logs have the rest
 
@@ -26,10 +27,6 @@ KILLED: Final = re.compile(
     r"\bhost {6}: (?P<host>\S+)\n.*\brank {6}: (?P<rank>\d+) .*\n.*\bexitcode {2}: -(?P<signal>\d+) "
 )
 ERROR_LINE: Final = re.compile(r"^\S*(Error|Exception|Failure)\b\s*:")
-SECRET: Final = re.compile(
-    r"(?i)([\w.-]*(?:secret|password|passwd|credential|(?<![a-z])token(?![a-z]))[\w.-]*\s*[=:]\s*)[^\s,;'\"]+"
-)
-LOGIN: Final = re.compile(r"(\w+://)[^/\s@]+@")
 RULE: Final = re.compile(r"[\W_]*")  # an empty line or a separator
 
 
@@ -56,11 +53,6 @@ def sentence(text: str) -> str:
     if len(line) > LONGEST:
         line = line[: LONGEST - 1] + "…"
     return line if line.endswith((".", "!", "?", "…")) else f"{line}."
-
-
-def without_secrets(text: str) -> str:
-    """`text` with what looks like a password, a secret or a login in an address replaced by ***."""
-    return LOGIN.sub(r"\1***@", SECRET.sub(r"\1***", text))
 
 
 def _rank_errors(outputs: Path) -> list[dict[str, Any]]:

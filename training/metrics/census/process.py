@@ -12,26 +12,8 @@ from pathlib import Path
 from typing import Final
 
 from training.util.files import text_of
+from training.util.masking import masked
 
-#: Names of variables, with spaces for underscores, whose values are not shown.
-SECRET: Final = re.compile(
-    r"(?i)secret|passw|passphrase|credential|auth|cookie|private|webhook|connection ?string|api ?key"
-    r"|(?<![a-z])(pass|pwd|tokens?|keys?|pat|jwt|dsn|sas|sig)(?![a-z])|sshpass"
-)
-#: What looks like a secret in any value, and how it is shown: pairs, in JSON, too; logins; JSON web tokens.
-IN_VALUES: Final = (
-    (
-        re.compile(
-            r"""(?ix)([\w.-]*(?:secret|passw|passphrase|credential|token|key|auth|signature)[\w.-]*
-            |(?<![\w.-])(?:pass|pwd|sig|pw))(["']?\s*[=:]\s*["']?)(?!["'{[])[^\s,;&"']+"""
-        ),
-        r"\1\2***",
-    ),
-    (re.compile(r"(\w+://)?[^\s/:@\"']+:[^\s\"']+@"), r"\1***@"),
-    (re.compile(r"(\w+://)[^\s/@]+@"), r"\1***@"),
-    (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), "***"),
-)
-MASK: Final = "***"
 LONGEST: Final = 2000  # characters of a value
 POLICIES: Final = {
     getattr(os, name): name.removeprefix("SCHED_").lower()
@@ -53,15 +35,7 @@ OF_STATUS: Final = {
 
 def environment() -> dict[str, str]:
     """The environment's variables; what may be a secret is masked."""
-    return {name: _shortened(_masked(name, value)) for name, value in sorted(os.environ.items())}
-
-
-def _masked(name: str, value: str) -> str:
-    if SECRET.search(name.replace("_", " ")):
-        return MASK
-    for pattern, shown in IN_VALUES:
-        value = pattern.sub(shown, value)
-    return value
+    return {name: _shortened(masked(name, value)) for name, value in sorted(os.environ.items())}
 
 
 def _shortened(text: str) -> str:
