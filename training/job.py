@@ -126,7 +126,7 @@ def write_result(
             "status": "ok",
             "epochs": epochs,
             "weights_digest": digest,
-            "validation_count": epochs[-1]["validation_count"],
+            "validation_count": epochs[-1].get("validation_count"),  # None: not evaluated
             "train_s": train_s,
         },
     )

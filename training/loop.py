@@ -113,7 +113,8 @@ def run_epoch(training: Training, status: RankStatus) -> None:
     phases.settle()
     before = phases.seconds()
     figures = {"epoch": epoch} | train_epoch(training, epoch, status, started)
-    if epoch % work.evaluate_every_epochs == 0 or epoch == work.epochs:
+    due = epoch % work.evaluate_every_epochs == 0 or epoch == work.epochs
+    if due and training.workload.conditions.evaluation != "none":
         phases.begin("evaluation")
         share_buffers(session, training.model)
         keep = training.workload.conditions.predictions and epoch == work.epochs

@@ -262,8 +262,9 @@ class Conditions(Settings):
     # What the session is told: steps about once a second and the rest once an epoch, or each step at once.
     reporting: Literal["epoch", "step"] = "epoch"
     printed_lines: int = Field(default=0, ge=0, le=10_000)  # that every rank prints in every step
-    # sharded: each rank evaluates its share; replicated: each evaluates everything, as scripts often do.
-    evaluation: Literal["sharded", "replicated"] = "sharded"
+    # Of validation. sharded: each rank evaluates its share; replicated: each evaluates everything, as scripts
+    # often do; none: it is left out.
+    evaluation: Literal["sharded", "replicated", "none"] = "sharded"
     runtime: Literal["stack", "native"] = "stack"  # the stack's own way, or processes on the host
     launcher: Literal["stack", "none"] = "stack"  # the stack's own, or ranks started directly
     # Processes of torch's DataLoader that make each rank's batches; 0 = a DataLoader without any, None = no
@@ -300,6 +301,13 @@ class Conditions(Settings):
                 )
         if self.tokenizer_threads == "all" and not self.fast_tokenizer:
             raise ValueError("tokenizer_threads: all is of the fast tokenizer; the slow one has no threads")
+        if self.evaluation == "none":
+            asked = [name for name in ("metrics", "predictions") if getattr(self, name)]
+            asked += ["save: best"] if self.save == "best" else []
+            if asked:
+                raise ValueError(
+                    f"evaluation: none has nothing for {' and '.join(asked)}; leave out one or the other"
+                )
         if self.loader_start != "fork" and not self.loader_workers:
             raise ValueError(
                 f"loader_start: {self.loader_start} is of the processes of a DataLoader, and there are none; "

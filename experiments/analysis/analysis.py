@@ -14,6 +14,7 @@ from experiments.analysis.dissertation_figures import PublishedFigure, published
 from experiments.analysis.drift import Drift, drift
 from experiments.analysis.factors import Recipes, recipes
 from experiments.analysis.figures import Figures, figures_of
+from experiments.analysis.fingerprint import Fingerprint, fingerprints
 from experiments.analysis.from_texts import FromTexts, from_texts
 from experiments.analysis.installing import Installing, installing
 from experiments.analysis.ladders import Waterfall, waterfalls
@@ -48,6 +49,7 @@ class Analysis:
     steps: list[RankSteps]
     to_quality: ToQuality | None  # None: the matrix has no target
     recipes: list[Recipes]
+    fingerprints: list[Fingerprint]
     launches: LaunchDifferences  # between the stacks
     placements: list[Placement]
     occasions: list[Occasion]
@@ -91,6 +93,7 @@ def analyse(campaign: Campaign) -> Analysis:
         steps=rank_steps(figures.cells),
         to_quality=to_quality(figures, again.floor),
         recipes=recipes(figures, again.floor),
+        fingerprints=fingerprints(figures, again.floor),
         launches=between_stacks(figures),
         placements=placements(figures),
         occasions=found_occasions,

@@ -18,6 +18,7 @@ from experiments.analysis.comparisons import published_split
 from experiments.analysis.dissertation import Dissertation
 from experiments.analysis.factors import MS
 from experiments.analysis.statistics import Difference
+from experiments.matrix.model import CONDITION_FIELDS
 
 Kind = Literal["training", "simulated", "script"]
 KINDS: Final[tuple[Kind, ...]] = ("training", "simulated", "script")  # what says more comes first
@@ -124,7 +125,8 @@ def _suspects(analysis: Analysis, stack: str) -> Iterator[Suspect]:
     mine = [each for each in analysis.recipes if each.other == stack]
     for each in mine:
         yield Suspect(matrix, kind, each.workers, "", None, None, each.stack_alone)
-        for effect in each.effects:
+        # What belongs to the work, as its batch does, is no suspect.
+        for effect in (of for of in each.effects if kind == "script" or of.factor in CONDITION_FIELDS):
             yield Suspect(
                 *(matrix, kind, each.workers, effect.factor, effect.value, effect.first),
                 more=effect.more_on_other,

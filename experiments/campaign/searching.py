@@ -88,6 +88,10 @@ def find_request(record: str, file: str | None, stack: str | None) -> SearchRequ
             "values, nor know what it reached. Search around a run of a workload."
         )
     conditions = found.specification.conditions
+    if conditions.evaluation == "none":
+        raise UserError(
+            f"{found.run_id} was not evaluated, and nor would its trials be: search around a run that was."
+        )
     if conditions.tokenizing == "in_run" or conditions.trace is not None:
         what = "made its tokens itself" if conditions.tokenizing == "in_run" else "was traced"
         raise UserError(f"{found.run_id} {what}, and so would every trial: search around a run without that.")

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from experiments.records.observation import Request
 from experiments.records.outputs import RankFile, ResultFile
 from experiments.records.record import Launch, Prepared
-from training.spec import PHASES, RunSpec, Work, explain
+from training.spec import PHASES, RunSpec, explain
 
 
 def run_faults(
@@ -56,7 +56,7 @@ def run_faults(
         shown = ", ".join(f"rank {rank.rank}: {_short(rank.weights_digest)}" for rank in ranks)
         faults.append(f"The weights differ between ranks ({shown}).")
     if not work.data.has_own_loop:
-        faults += _count_faults(work, result)
+        faults += _count_faults(specification, result)
     faults += _trace_faults(specification, outputs)
     for rank in ranks:
         faults += _rank_faults(request, rank)
@@ -66,12 +66,13 @@ def run_faults(
     return faults
 
 
-def _count_faults(work: Work, result: ResultFile) -> list[str]:
-    faults = []
-    if result.validation_count != work.data.validation:
+def _count_faults(specification: RunSpec, result: ResultFile) -> list[str]:
+    work, faults = specification.work, []
+    wanted = None if specification.conditions.evaluation == "none" else work.data.validation
+    if result.validation_count != wanted:
         faults.append(
-            f"The metrics were counted over {result.validation_count} samples, "
-            f"but the data set has {work.data.validation} to validate with."
+            f"The metrics were counted over {result.validation_count or 0} samples, "
+            f"but {wanted or 0} of the data set are to validate with."
         )
     tested = result.epochs[-1].test.get("count", 0) if result.epochs else 0
     if tested != work.data.test:

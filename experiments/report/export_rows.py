@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Final
 
 from experiments.analysis.added import TOTAL, Added
 from experiments.analysis.analysis import Analysis
 from experiments.analysis.figures import Cell, Figures
+from experiments.analysis.fingerprint import Term
 from experiments.analysis.from_texts import FromTexts
 from experiments.analysis.ladders import Waterfall
 from experiments.analysis.statistics import Difference, Estimate, Ratio
@@ -17,6 +18,13 @@ from experiments.records.record import Record
 from experiments.report.names import setting_text
 
 Row = dict[str, Any]
+
+FINGERPRINT: Final[dict[Term, str]] = {
+    "once": "train_s once, s",
+    "step": "train_s a step, ms",
+    "trained": "train_s for 32 samples trained on, ms",
+    "evaluated": "train_s for 32 samples evaluated, ms",
+}
 
 
 def export_rows(analysis: Analysis) -> list[Row]:
@@ -29,6 +37,7 @@ def export_rows(analysis: Analysis) -> list[Row]:
         *_drift_rows(analysis),
         *(row for each in analysis.added for row in _added_rows(each, baseline)),
         *_split_rows(analysis),
+        *_fingerprint_rows(analysis, baseline),
         *_published_rows(analysis),
         *_use_rows(analysis),
         *_step_rows(analysis),
@@ -140,6 +149,14 @@ def _split_rows(analysis: Analysis) -> Iterator[Row]:
         ):
             ends = {} if half is None else {"low": value - half, "high": value + half}
             yield row | _figure(quantity, value, here.n, dissertation=published, **ends)
+
+
+def _fingerprint_rows(analysis: Analysis, baseline: str) -> Iterator[Row]:
+    for each in analysis.fingerprints:
+        row = {"section": "fingerprint", "stack": each.stack, "workers": each.workers}
+        row["setting"] = setting_text(each.settings)
+        for term, cost in each.costs.items():
+            yield row | _difference(f"{FINGERPRINT[term]}, more than {baseline}'s", cost)
 
 
 def _published_rows(analysis: Analysis) -> Iterator[Row]:

@@ -27,6 +27,7 @@ from experiments.report.sections.data_sets import data_sets_table
 from experiments.report.sections.decisions import decisions_table
 from experiments.report.sections.dissertation import dissertation_table
 from experiments.report.sections.factors import factors_table
+from experiments.report.sections.fingerprint import fingerprint_table
 from experiments.report.sections.from_texts import from_texts_table
 from experiments.report.sections.hardware import gpus_table, nodes_table, placement_table
 from experiments.report.sections.ladders import ladders_table
@@ -112,6 +113,7 @@ def _claims(analysis: Analysis) -> list[Table]:
         references_table(analysis.references),
         ladders_table(analysis.waterfalls),
         factors_table(analysis.recipes, doubt_of(figures)),
+        fingerprint_table(analysis.fingerprints, baseline, doubt_of(figures)),
         comparisons_table(analysis.comparisons, baseline, analysis.noise, doubt_of(figures)),
         from_texts_table(analysis.from_texts, baseline),
         settings_table(analysis.settings),

@@ -122,6 +122,30 @@ def test_ranks_that_each_evaluate_everything_find_the_same(
         assert np.allclose(answers, others)
 
 
+def test_without_evaluation_the_weights_are_the_same_and_only_the_test_split_is_judged(
+    asked: DataSpec, prepared: Prepared, run: Run
+) -> None:
+    plain = run_on(asked, prepared, **WORK)
+    found = {}
+    for how in ("sharded", "none"):
+        out, statuses = run(under(plain, {"evaluation": how}), prepared.path)
+        assert statuses == [0, 0]
+        found[how] = load(out / "result.json")
+    ours, without = found["sharded"], found["none"]
+    assert ours["weights_digest"] == without["weights_digest"]
+    assert (ours["validation_count"], without["validation_count"]) == (DATA["validation"], None)
+    assert not [name for epoch in without["epochs"] for name in epoch if name.startswith("validation_")]
+    assert without["epochs"][-1]["test_count"] == DATA["test"]
+
+
+@pytest.mark.parametrize(
+    "asked", [{"metrics": ["f1"]}, {"predictions": True}, {"save": "best"}], ids=lambda each: next(iter(each))
+)
+def test_what_needs_an_evaluation_is_refused_without_one(asked: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=r"evaluation: none has nothing for .*; leave out one or the"):
+        Conditions.model_validate({"evaluation": "none", **asked})
+
+
 @pytest.mark.parametrize(("how", "own"), [("sharded", [6, 7, 8, 9, 10]), ("replicated", list(range(11)))])
 def test_a_rank_evaluates_its_share_or_everything(
     monkeypatch: pytest.MonkeyPatch, how: str, own: list[int]

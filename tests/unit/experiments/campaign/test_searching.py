@@ -293,6 +293,16 @@ def test_a_run_whose_conditions_no_trial_can_share_is_not_searched_around(
         find_request(str(tmp_path), None, None)
 
 
+def test_a_run_that_was_not_evaluated_is_not_searched_around(tmp_path: Path) -> None:
+    fields = spec("ddp", 2).model_dump()
+    fields["conditions"] |= {"evaluation": "none"}
+    made = RunSpec.model_validate(fields)
+    changes: dict[str, Any] = of_specification(made)
+    write_record(made_up_record("ddp", 2, 30.0, 50.0, **changes), tmp_path)
+    with pytest.raises(UserError, match=f"{made.run_id} was not evaluated, and nor would its trials be"):
+        find_request(str(tmp_path), None, None)
+
+
 def test_a_search_whose_file_has_a_name_for_no_folder_is_refused(tmp_path: Path) -> None:
     write_record(made_up_record("ddp", 2, 30.0, 50.0), tmp_path)
     file = tmp_path / "my search.yml"

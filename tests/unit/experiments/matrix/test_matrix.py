@@ -150,6 +150,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("launch", 125),
         ("null-step", 100),
         ("threads", 65),
+        ("fingerprint", 110),
         ("unlike", 35),
     ],
 )

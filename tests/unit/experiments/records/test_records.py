@@ -357,6 +357,18 @@ def test_a_result_that_is_not_whole_makes_the_run_fail(
     assert made.status == "failed" and str(made.reason).startswith(reason)
 
 
+def test_a_run_without_evaluation_is_whole_without_metrics(left: Left) -> None:
+    asked = left.request.specification
+    conditions = asked.conditions.model_copy(update={"evaluation": "none"})
+    without = asked.model_copy(update={"conditions": conditions})
+    left.request = dataclasses.replace(left.request, specification=without)
+    left.result(validation_count=None)
+    assert left.compose().status == "ok"
+    left.result(validation_count=1000)
+    made = left.compose()
+    assert made.status == "failed" and figures(made.reason) == ["1000", "0"]
+
+
 def test_every_metric_of_a_workload_is_kept(left: Left) -> None:
     epochs = [
         {"epoch": epoch, "seconds": 20.0, "validation_count": 1000, "validation_perplexity": 9.0 / epoch}
