@@ -2,10 +2,10 @@
 """A stand-in for Determined's agent 0.38.1: offers slots to the stand-in master, and runs what it is given.
 
 Like the real agent, it does not retry its first connection, gives up a lost connection after five tries, and
-starts containers as the training user, with the experiment's image, bind mounts and environment. When it
-starts, it takes up containers that still run; those that don't are gone, whatever they ended with. Unlike
-the real one, it starts torchrun instead of Determined's own launcher, which needs a real master: the Core API
-then works as it does outside a cluster.
+starts containers as the training user, with the experiment's image, bind mounts and environment, in which a
+startup-hook.sh of the experiment's context comes first. When it starts, it takes up containers that still
+run; those that don't are gone, whatever they ended with. Unlike the real one, it starts torchrun instead of
+Determined's own launcher, which needs a real master: the Core API then works as it does outside a cluster.
 """
 
 from __future__ import annotations
@@ -28,6 +28,13 @@ import yaml
 
 TRIES = 5
 LAUNCHER = "python3 -m determined.launch.torch_distributed -- python3"
+#: What the real one's containers do before their ranks start, as far as a trial's log shows it.
+ENTRYPOINT = """\
+set -ex
+test -f startup-hook.sh && source startup-hook.sh
+set +x
+exec "$@"
+"""
 USER = "6100:6100"
 LABEL = "ai.determined.container.type=task-container"
 NAME = "determined-standin-"  # how the names of its containers begin; the rest is the key of the trial's run
@@ -131,7 +138,7 @@ class Agent:
                 for word in ("--volume", mount)
             ),
             *(word for each in variables for word in ("--env", each)),
-            *(config["environment"]["image"], *shlex.split(entrypoint)),
+            *(config["environment"]["image"], "bash", "-c", ENTRYPOINT, "bash", *shlex.split(entrypoint)),
         )
         if started.returncode:
             self._ended[key] = {"status": NOT_STARTED, "log": started.stderr.splitlines()}

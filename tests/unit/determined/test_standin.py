@@ -297,6 +297,7 @@ def test_an_agent_takes_up_its_containers_and_tells_what_they_ended_with(
     (container,) = containers.iterdir()
     assert container.name == "determined-standin-1.1"
     command = (tmp_path / "commands").read_text(encoding="utf-8")
+    assert agents.ENTRYPOINT in command
     assert "torchrun --nnodes=1" in command and "--env DET_TRIAL_RUN_ID=1" in command
 
     agent = started()  # killed, and started by systemd
@@ -315,6 +316,45 @@ def test_an_agent_takes_up_its_containers_and_tells_what_they_ended_with(
     assert each.state == "STATE_ERROR" and not list(containers.iterdir())
     server.shutdown()
     server.server_close()
+
+
+@pytest.mark.parametrize(
+    ("hook", "ends", "lines"),
+    [
+        (None, 0, ["+ test -f startup-hook.sh", "+ set +x"]),
+        (
+            "export FOUND=there\n",
+            0,
+            [
+                "+ test -f startup-hook.sh",
+                "+ source startup-hook.sh",
+                "++ export FOUND=there",
+                "++ FOUND=there",
+                "+ set +x",
+            ],
+        ),
+        ("false\n", 1, ["+ test -f startup-hook.sh", "+ source startup-hook.sh", "++ false"]),
+    ],
+)
+def test_a_container_sources_the_hook_of_its_context_before_its_ranks_start(
+    tmp_path: Path, hook: str | None, ends: int, lines: list[str]
+) -> None:
+    if hook is not None:
+        (tmp_path / "startup-hook.sh").write_text(hook, encoding="ascii")
+    rank = ["sh", "-c", 'echo "rank $FOUND $1"', "sh", "with words"]
+    done = subprocess.run(
+        ["bash", "-c", agents.ENTRYPOINT, "bash", *rank],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == ends and done.stderr.splitlines() == lines
+    printed = f"rank {'there' if hook else ''} with words\n"
+    assert done.stdout == ("" if ends else printed)
+    # Without a hook, line for line as a real one's log was recorded.
+    recorded = [each["result"]["log"].rstrip() for each in standin.answer("trial-completed-logs")[1]]
+    assert hook is not None or set(lines) <= set(recorded)
 
 
 def test_packages_are_the_same_unless_another_build_is_wanted(tmp_path: Path) -> None:
