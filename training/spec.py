@@ -233,6 +233,7 @@ class Conditions(Settings):
         "evaluation": "sharded",
         "runtime": "stack",
         "launcher": "stack",
+        "startup_hook": "none",
         "rank_environment": {},
         "slow_worker": None,
         "loader_workers": None,
@@ -267,6 +268,8 @@ class Conditions(Settings):
     evaluation: Literal["sharded", "replicated", "none"] = "sharded"
     runtime: Literal["stack", "native"] = "stack"  # the stack's own way, or processes on the host
     launcher: Literal["stack", "none"] = "stack"  # the stack's own, or ranks started directly
+    # install: a script of the stack's installs libraries anew in each container, before the ranks start.
+    startup_hook: Literal["none", "install"] = "none"
     # Processes of torch's DataLoader that make each rank's batches; 0 = a DataLoader without any, None = no
     # DataLoader. All give equal batches.
     loader_workers: int | None = Field(default=None, ge=0, le=64)

@@ -26,6 +26,7 @@ from tests.standins import given
 pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
 
 DUMPS = "/var/backups/trainbed"
+HOOK = "/opt/trainbed/determined/startup-hook.sh"
 #: A table without which no experiment is left.
 EXPERIMENTS = "standin" if given.is_standin() else "experiments CASCADE"
 
@@ -48,6 +49,59 @@ def test_a_slow_worker_takes_part_in_equal_work(testbed: Testbed) -> None:
     assert "worker2" in limited.partition("TASK [")[0]
     quota = testbed.node("worker2", "systemctl show system.slice --property=CPUQuotaPerSecUSec --value")
     assert quota.output.strip() == "infinity"
+
+
+def outputs(testbed: Testbed, record: dict[str, Any]) -> Path:
+    """What a run left."""
+    place = f"{record['matrix']}/{record['campaign']}/{record['run_id']}/{record['attempt']:02d}"
+    return testbed.root / f"results/{place}/outputs"
+
+
+def with_hook(testbed: Testbed, name: str, values: str) -> str:
+    """Write a matrix of runs with these values of `startup_hook`; returns `make`'s argument for it."""
+    matrix = small(testbed, name, stacks="determined", epochs=1)
+    axes = matrix.read_text(encoding="utf-8").replace("seed: [1]", f"seed: [1], startup_hook: [{values}]")
+    matrix.write_text(axes, encoding="utf-8")
+    return f"MATRIX={matrix}"
+
+
+def test_ranks_import_what_a_startup_hook_installed_and_compute_the_same(testbed: Testbed) -> None:
+    testbed.make("matrix", with_hook(testbed, "determined-hook", "none, install"))
+    found = {
+        record["specification"]["conditions"]["startup_hook"]: record
+        for record in records(testbed, "determined-hook")
+    }
+    assert sorted(found) == ["install", "none"]
+    assert {record["status"] for record in found.values()} == {"ok"}
+    assert len({record["weights_digest"] for record in found.values()}) == 1
+    for value, record in found.items():
+        left = outputs(testbed, record)
+        log = (left / "logs/trial.log").read_text(encoding="utf-8")
+        took = json.loads((left / "determined/experiment.json").read_text(encoding="utf-8"))[
+            "startup_hooks_s"
+        ]
+        assert log.count("+ test -f startup-hook.sh") == 2  # once in each container
+        paths = [rank["census"]["environment"].get("PYTHONPATH", "") for rank in record["ranks"]]
+        installs = value == "install"
+        assert len(took) == log.count("Successfully installed") == (2 if installs else 0)
+        assert ["/tmp/startup-hook/libraries" in path for path in paths] == [installs, installs]
+        if installs:
+            assert 0 < min(took) < record["phases"]["launch"]
+
+
+def test_a_startup_hook_that_fails_ends_the_run_with_what_it_said(testbed: Testbed) -> None:
+    matrix = with_hook(testbed, "determined-no-hook", "install")
+    broken = f"cp --preserve {HOOK} {HOOK}.kept && sed -i s/tensorboard/no-such-library/ {HOOK}"
+    testbed.node("master", broken)
+    try:
+        done = testbed.make("matrix", matrix, check=False)
+    finally:
+        testbed.node("master", f"mv {HOOK}.kept {HOOK}")
+    assert done.code != 0
+    (record,) = records(testbed, "determined-no-hook")
+    assert record["status"] == "failed"
+    assert re.search(r"\(StartupHookError: .* has no no-such-library\)", record["reason"]), record["reason"]
+    assert states(testbed)[-1] == "ERROR"
 
 
 def test_an_interrupted_experiment_is_ended(testbed: Testbed) -> None:

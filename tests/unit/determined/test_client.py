@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import errno
 import json
 import os
@@ -18,6 +19,7 @@ import pytest
 from requests.exceptions import SSLError
 from trainbed_determined import __main__ as command_line
 from trainbed_determined import experiment as experiments
+from trainbed_determined import hook as hooks
 from trainbed_determined import master as masters
 from trainbed_determined.administration import (
     AgentsMissing,
@@ -27,6 +29,7 @@ from trainbed_determined.administration import (
     wait_for_agents,
 )
 from trainbed_determined.experiment import ExperimentError, Runner, unix_time
+from trainbed_determined.hook import HookError, hook_files
 from trainbed_determined.master import Away, Gone, Master, Refused
 from trainbed_determined.results import last_of_each_step
 from trainbed_determined.run import run
@@ -132,6 +135,7 @@ def test_an_experiment_is_followed_to_its_end_and_brought_home(place: Place, tmp
     assert launcher["ended"] == unix_time((place.cluster.experiments[1].ended or "").rstrip("Z"))
     assert launcher["notes"] == [] and launcher["standin"] == place.master.standin()
     assert [state for _, state in left["states"]][-2:] == ["STARTING", "COMPLETED"]
+    assert left["startup_hooks_s"] == []
     log = place.cluster.experiments[1].log
     assert "assigned" in left and log and (out / "logs" / "trial.log").read_text() == "".join(log)
     (trial,) = left["trials"]
@@ -174,6 +178,61 @@ def test_the_code_is_sent_along_under_its_own_name(place: Place, tmp_path: Path)
     Runner(place.master, print).submit(CONFIG, place.code(tmp_path), "run-1")
     sent = {file["path"] for file in place.cluster.experiments[1].context}
     assert "training/loop.py" in sent
+
+
+@pytest.fixture
+def wheels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the distribution's pip is, beside other wheels."""
+    folder = tmp_path / "wheels"
+    folder.mkdir()
+    for name in ("pip-23.0.1-py3-none-any.whl", "setuptools-66.1.1-py3-none-any.whl"):
+        (folder / name).write_bytes(name.encode())
+    monkeypatch.setattr(hooks, "WHEELS", folder)
+    return folder
+
+
+def test_a_startup_hook_is_sent_along_with_pip_and_its_times_come_home(
+    place: Place, tmp_path: Path, wheels: Path
+) -> None:
+    hook, settings, config = (tmp_path / name for name in ("startup-hook.sh", "client.json", "config.json"))
+    hook.write_text("echo before\n", encoding="ascii")
+    password = {"password_file": str(place.settings.password_file), "certificate": None}
+    settings.write_text(json.dumps(vars(place.settings) | password), encoding="utf-8")
+    config.write_text(json.dumps(CONFIG), encoding="utf-8")
+    place.agent("worker1")
+    place.agent("worker2")
+    sent: dict[str, bytes] = {}
+
+    def both_say() -> None:
+        experiment = place.cluster.experiments[1]
+        sent.update({file["path"]: base64.b64decode(file["content"]) for file in experiment.context})
+        for seconds in (31.5, 32.25):
+            experiment.tell("+ source startup-hook.sh")
+            experiment.tell(f"startup-hook.sh took {seconds} s")
+        experiment.end("STATE_COMPLETED")
+
+    place.when(lambda: 1 in place.cluster.experiments, both_say)
+    run_it = ["run", "--config", str(config), "--code", str(place.code(tmp_path)), "--label", "run-1"]
+    run_it += ["--out", str(tmp_path / "out"), "--startup-hook", str(hook)]
+    assert command_line.main(["--settings", str(settings), *run_it]) == 0
+    assert sent["startup-hook.sh"] == hook.read_bytes() and "training/loop.py" in sent
+    (pip,) = (path for path in sent if path.endswith(".whl"))
+    assert sent[pip] == (wheels / "pip-23.0.1-py3-none-any.whl").read_bytes()
+    assert load(tmp_path / "out/determined/experiment.json")["startup_hooks_s"] == [31.5, 32.25]
+
+
+def test_a_startup_hook_that_cannot_be_sent_is_told_in_a_sentence(tmp_path: Path, wheels: Path) -> None:
+    hook = tmp_path / "startup-hook.sh"
+    with pytest.raises(HookError, match=rf"^There is no {re.escape(str(hook))}: `make provision` writes it"):
+        hook_files(hook)
+    hook.touch()
+    (wheels / "pip-25.1-py3-none-any.whl").touch()
+    with pytest.raises(HookError, match=r"there is pip-23\.0\.1\S+ and pip-25\.1"):
+        hook_files(hook)
+    for wheel in wheels.glob("pip-*"):
+        wheel.unlink()
+    with pytest.raises(HookError, match=r"there is none: .* python3-venv brings it"):
+        hook_files(hook)
 
 
 def test_an_experiment_that_is_there_is_gone_on_with(place: Place, tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from experiments.cluster.abilities import takes_some_slots, why_not_some_slots
+from experiments.cluster.abilities import takes_some_slots, why_no_conditions, why_not_some_slots
 from tests.unit.experiments.made_up_records import spec
+from training.spec import Conditions
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,11 @@ def test_the_stacks_here_say_so() -> None:
         "spark": True,
         "determined": False,
     }
+    reasons = {
+        stack: why_no_conditions(stack, Conditions(startup_hook="install"))
+        for stack in ("ddp", "spark", "determined")
+    }
+    assert [stack for stack, found in reasons.items() if not found] == ["determined"]
+    for stack in ("ddp", "spark"):
+        (reason,) = reasons[stack]
+        assert reason.startswith(f"{stack} can't have startup_hook install: it") and "script" in reason

@@ -22,6 +22,7 @@ from trainbed_determined.administration import (
     wait_for_agents,
 )
 from trainbed_determined.experiment import ExperimentError, Runner
+from trainbed_determined.hook import HookError, hook_files
 from trainbed_determined.master import Away, Master, MasterError
 from trainbed_determined.run import run
 from trainbed_determined.search import read_run, search
@@ -45,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except AnotherPassword as error:
         sys.stderr.write(f"{error}\n")
         return ANOTHER_PASSWORD_STATUS
-    except (SettingsError, MasterError, ExperimentError, AgentsMissing) as error:
+    except (SettingsError, MasterError, ExperimentError, AgentsMissing, HookError) as error:
         if given.command == "stop":  # people read this
             sys.stderr.write(f"{error}\n")
             return AWAY_STATUS if isinstance(error, Away) else UNUSABLE_STATUS
@@ -62,11 +63,13 @@ def say(line: str) -> None:
 def _command(given: argparse.Namespace, settings: Settings, master: Master) -> int:
     if given.command == "run":
         config = json.loads(given.config.read_bytes())
-        run(master, config, given.code, given.label, given.out, say, given.queue_limit)
+        beside = hook_files(given.startup_hook) if given.startup_hook else []
+        run(master, config, given.code, given.label, given.out, say, given.queue_limit, beside)
     elif given.command == "search":
         config = json.loads(given.config.read_bytes())
         length = read_run(given.spec, given.batches)
-        search(master, config, length, given.code, given.label, given.out, say)
+        beside = hook_files(given.startup_hook) if given.startup_hook else []
+        search(master, config, length, given.code, given.label, given.out, say, beside)
     elif given.command == "stop":
         runner = Runner(master, say)
         killed, ended = runner.stop_all(STOP_PATIENCE_S, foreign_too=given.foreign_too)
@@ -99,6 +102,9 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--code", type=Path, required=True, help="folder to submit with it")
         command.add_argument("--label", required=True, help="label unique to this experiment")
         command.add_argument("--out", type=Path, required=True, help="folder for its results")
+        command.add_argument(
+            "--startup-hook", type=Path, help="script that every container runs before its ranks start"
+        )
     experiment.add_argument(
         "--queue-limit", type=float, help="seconds that it may wait for slots, instead of the settings' limit"
     )

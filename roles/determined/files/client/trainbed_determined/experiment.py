@@ -7,7 +7,7 @@ import io
 import json
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -73,10 +73,11 @@ class Runner:
                 told = True
             time.sleep(POLL_S)
 
-    def submit(self, config: dict[str, Any], code: Path, label: str) -> int:
+    def submit(self, config: dict[str, Any], code: Path, label: str, beside: Sequence[Path] = ()) -> int:
         """Find or create the experiment with `label`; return its id.
 
-        Thus a lost answer or a killed client never leads to a second one.
+        Thus a lost answer or a killed client never leads to a second one. Its context has the folder `code`
+        and the files `beside` it.
 
         Raises:
             Refused: the configuration can't work on this cluster.
@@ -88,7 +89,7 @@ class Runner:
                 return known.id
             # The SDK draws its progress on stdout.
             with contextlib.redirect_stdout(io.StringIO()), tempfile.TemporaryDirectory() as nothing_else:
-                return client.create_experiment(config, nothing_else, includes=[code]).id
+                return client.create_experiment(config, nothing_else, includes=[code, *beside]).id
 
         number = self._master.ask("the experiment", find_or_create, may_be_hopeless=True)
         self._say(f"Experiment {number}: {self._master.settings.master}/det/experiments/{number}")

@@ -25,6 +25,7 @@ ASSIGNED: Final = (
 PLACE: Final = re.compile(
     r"Running task container on agent_id=(?P<agent>[^,\s]+), hostname=(?P<host>[^,\s]+)"
 )
+HOOK: Final = re.compile(r"\bstartup-hook\.sh took (?P<seconds>[\d.]+) s$")  # as that script says
 ERROR: Final = re.compile(r"(?P<kind>[\w.]*(?:Error|Exception))\b: (?P<message>.*)")
 
 
@@ -68,7 +69,14 @@ def collect(master: Master, seen: Followed, out: Path) -> Collected:
     moments = times_of(log)
     write(
         out / FOLDER / "experiment.json",
-        {"id": seen.id, "states": seen.states, "tasks_of_others": seen.others, **moments, **found},
+        {
+            "id": seen.id,
+            "states": seen.states,
+            "tasks_of_others": seen.others,
+            "startup_hooks_s": hook_seconds(log),
+            **moments,
+            **found,
+        },
     )
     collected = Collected(
         state=found["state"],
@@ -153,6 +161,11 @@ def times_of(log: list[str]) -> dict[str, float]:
         elif "determined: Launching:" in text:
             moments.setdefault("launched", moment)
     return moments
+
+
+def hook_seconds(log: list[str]) -> list[float]:
+    """How long the startup hook took in each container, by what it says itself; empty if none ran."""
+    return [float(took["seconds"]) for line in log if (took := HOOK.search(line.rstrip()))]
 
 
 def queue_seconds(submitted: str, moments: dict[str, float], seen: Followed) -> float:

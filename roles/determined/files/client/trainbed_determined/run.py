@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,12 +22,14 @@ def run(
     out: Path,
     say: Callable[[str], None],
     queue_limit_s: float | None = None,
+    beside: Sequence[Path] = (),
 ) -> None:
     """Submit an experiment, wait for its end and write its results to `out`.
 
     Its clean-up goes on without it: whatever runs next waits for that (`stop`).
 
-    It may wait `queue_limit_s` seconds for slots; None = as in the settings.
+    It may wait `queue_limit_s` seconds for slots; None = as in the settings. Files `beside` the code are
+    submitted with it.
 
     Raises:
         ExperimentError: it did not complete.
@@ -42,7 +44,7 @@ def run(
     foreign = runner.tasks()
     slots = config["resources"]["slots_per_trial"]
     runner.wait_for_slots(slots)
-    number = runner.submit(config, code, label)
+    number = runner.submit(config, code, label, beside)
     seen = Followed(number, others=foreign)
     fault: ExperimentError | None = None
     try:

@@ -286,6 +286,7 @@ def search(
     label: str,
     out: Path,
     say: Callable[[str], None],
+    beside: Sequence[Path] = (),
 ) -> None:
     """Submit a search, follow it to its end and write what its trials reached to `out`.
 
@@ -297,6 +298,7 @@ def search(
         label: what identifies the search.
         out: folder for progress.jsonl, search.json and logs.
         say: shows a line of progress.
+        beside: files to submit with the code.
 
     Raises:
         ExperimentError: it did not complete.
@@ -308,7 +310,7 @@ def search(
     foreign = runner.tasks()
     slots = config["resources"]["slots_per_trial"]
     runner.wait_for_slots(slots)
-    seen = Followed(runner.submit(config, code, label), others=foreign)
+    seen = Followed(runner.submit(config, code, label, beside), others=foreign)
     looker = Looker(master, seen.id, config, run, out)
     fault: ExperimentError | None = None
     try:
