@@ -238,6 +238,7 @@ class Conditions(Settings):
         "slow_worker": None,
         "loader_workers": None,
         "loader_start": "fork",
+        "data_place": "local",
         "save": "none",
         "deterministic": True,
         "metrics": [],
@@ -275,6 +276,8 @@ class Conditions(Settings):
     loader_workers: int | None = Field(default=None, ge=0, le=64)
     # How these start: as copies of the rank, or anew, importing all they need. Both give equal batches.
     loader_start: Literal["fork", "spawn"] = "fork"
+    # Where ranks read the prepared data set: on their node's own disk, or on the nodes' shared storage.
+    data_place: Literal["local", "shared"] = "local"
     # The inventory's last worker gets this share of the processor time that a run's threads can use there.
     slow_worker: float | None = Field(default=None, gt=0, lt=1)
     # The trained model in the run's folder: the last epoch's, or the best evaluated one's.

@@ -125,7 +125,8 @@ def data_sets_asked(matrix: Matrix, specs: Sequence[DataSpec]) -> list[dict[str,
         values = {axis: getattr(spec.data, name) for axis, name in matrix.data_axes.items()}
         files = list(dict.fromkeys(spec.data.files))
         name = ", ".join(f"{axis}={value}" for axis, value in values.items())
-        asked.append({"name": name, "spec": canonical(spec), "files": files})
+        places = matrix.data_places(spec)
+        asked.append({"name": name, "spec": canonical(spec), "files": files, "places": places})
     return asked
 
 

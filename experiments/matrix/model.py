@@ -106,9 +106,18 @@ class Matrix(BaseModel):
     @property
     def data_specs(self) -> list[DataSpec]:
         """The data sets of all runs that are not excluded (of the first, if all are), each once."""
+        return list({spec.digest: spec for spec in map(self.data_spec, self._taken())}.values())
+
+    def data_places(self, spec: DataSpec) -> list[str]:
+        """Where the runs that take a data set read it, each place once; see `Conditions.data_place`."""
+        usual = Conditions().data_place
+        runs = [each for each in self._taken() if self.data_spec(each).digest == spec.digest]
+        return sorted({self.fields_of(run).get("data_place", usual) for run in runs})
+
+    def _taken(self) -> list[dict[str, Any]]:
+        """The combinations that are not excluded; the first, if all are."""
         combinations = self.combinations()
-        taken = [each for each in combinations if self.excluded(each) is None] or combinations[:1]
-        return list({spec.digest: spec for spec in map(self.data_spec, taken)}.values())
+        return [each for each in combinations if self.excluded(each) is None] or combinations[:1]
 
     def lying_in(self, folder: Path, workload_folder: Path | None = None) -> Matrix:
         """A copy of the matrix whose file is in `folder`, and its workload in a folder of its own."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.matrices import SMALL, STACKS, nothing_runs, records
+from tests.e2e.matrices import NODES, SMALL, STACKS, nothing_runs, records
 from tests.e2e.testbeds import Testbed
 
 pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
@@ -91,11 +91,13 @@ def test_runs_that_begin_with_texts_say_who_made_tokens_of_them(testbed: Testbed
     assert "## From texts to a trained model" in report.read_text(encoding="utf-8")
 
 
-def on_every_stack(testbed: Testbed, name: str, **defaults: Any) -> dict[str, dict[str, Any]]:
+def on_every_stack(
+    testbed: Testbed, name: str, train: int = TRAIN, **defaults: Any
+) -> dict[str, dict[str, Any]]:
     """The records, by stack, of one run on two workers with further settings."""
     axes = {"stack": STACKS, "workers": [2], "epochs": [1], "seed": [1]}
     text = SMALL[: SMALL.index("defaults:")].replace("name: small", f"name: {name}")
-    text = text.replace("train: 1200", f"train: {TRAIN}")
+    text = text.replace("train: 1200", f"train: {train}")
     matrix = testbed.root / f"{name}.yml"
     order = {"arrangement": "written", "warm_ups": False}
     for part, value in (("defaults", defaults), ("axes", axes), ("order", order)):
@@ -115,13 +117,26 @@ def report_of(testbed: Testbed, name: str) -> str:
     return report.read_text(encoding="utf-8")
 
 
-def test_every_stack_has_the_portable_kernels_that_a_run_asks_for(testbed: Testbed) -> None:
-    fed = {"loader_workers": 1, "loader_start": "spawn"}  # of another main program on each stack
-    made = on_every_stack(testbed, "portable", bits="portable", allocator="stock", printed_lines=2, **fed)
+def test_every_stack_has_the_portable_kernels_and_the_shared_data_that_a_run_asks_for(
+    testbed: Testbed,
+) -> None:
+    further: dict[str, Any] = {"bits": "portable", "allocator": "stock", "printed_lines": 2}
+    further |= {"loader_workers": 1, "loader_start": "spawn"}  # of another main program on each stack
+    further |= {"data_place": "shared"}
+    made = on_every_stack(testbed, "portable", train=TRAIN + 40, **further)  # no other matrix has these data
+    # It is on the shared storage alone, so no rank can have read it anywhere else.
+    (digest,) = {record["specification"]["work"]["data_digest"] for record in made.values()}
+    for node in NODES:
+        assert digest not in testbed.node(node, "ls /var/lib/trainbed/data").output
+        staged = f"cat /srv/trainbed/shared/data/{digest}/dataset.json"
+        assert json.loads(testbed.node(node, staged).output)["digest"] == digest
     for record in made.values():
         for rank in record["ranks"]:
             assert rank["census"]["arithmetic"]["branch of MKL"] == "COMPATIBLE"
             assert rank["census"]["arithmetic"]["instructions of torch"] == "AVX2"
+            # Options differ: where a stack mounts the data for its ranks, they are read-only.
+            data, results = (rank["census"]["mounts"][name].split(" (")[0] for name in ("data", "results"))
+            assert data == results
     # What a launch changes is noted, and the report names it.
     given = {stack: record["ranks"][0]["census"]["environment"] for stack, record in made.items()}
     assert any(name.startswith("SPARK_") for name in given["spark"])

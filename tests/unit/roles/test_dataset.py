@@ -162,6 +162,7 @@ class Master:
         variables = {
             "prepare_data_spec": canonical(DataSpec.model_validate({"data": self.data})),
             "prepare_named": ["mine.csv", "absent"],
+            "prepare_places": ["local"],
             "prepare_code_archive": str(self.folder / "code.zip"),
             "prepare_files": str(self.folder / "mine"),
             "prepare_reached": ["sh", "-c"],

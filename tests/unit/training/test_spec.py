@@ -93,10 +93,10 @@ def test_a_condition_that_came_later_changes_a_digest_only_where_it_is_used() ->
     later = (
         *({"tokenizing": "in_loop"}, {"tokenizing": "in_run"}, {"reporting": "step"}),
         *({"runtime": "native"}, {"launcher": "none"}, {"rank_environment": {"NCCL_DEBUG": "INFO"}}),
-        *({"slow_worker": 0.5}, {"startup_hook": "install"}),
+        *({"slow_worker": 0.5}, {"startup_hook": "install"}, {"data_place": "shared"}),
     )
     changed = [Conditions.model_validate(each) for each in later]
-    assert len({Conditions().digest, *(each.digest for each in changed)}) == 9
+    assert len({Conditions().digest, *(each.digest for each in changed)}) == 10
     assert all(each.model_dump(mode="json") | before == each.model_dump(mode="json") for each in changed)
     runs = [RunSpec(stack="ddp", work=work(), conditions=each) for each in changed]
     assert len({run.run_id, *(each.run_id for each in runs)}) == 9

@@ -100,6 +100,28 @@ def test_every_data_set_has_its_own_files(tmp_path: Path) -> None:
     assert (single["name"], single["files"]) == ("", [])
 
 
+def test_each_data_set_goes_where_its_runs_read_it(tmp_path: Path) -> None:
+    row = "  - {stack: slow, workers: 1, epochs: 2, seed: 1, data.max_length: 32, data_place: %s}\n"
+    row = f"rows:\n{row % '[local, shared]'}" + (row % "shared").replace("32", "64")
+    matrix = load(tmp_path, "data.max_length: [16]", "data_place: [local]", more=row)
+    asked = {each["name"]: each["places"] for each in data_sets_asked(matrix, matrix.data_specs)}
+    assert asked == {
+        "data.max_length=16": ["local"],
+        "data.max_length=32": ["local", "shared"],
+        "data.max_length=64": ["shared"],
+    }
+    left_out = "exclude:\n  - {when: {data.max_length: 32, data_place: shared}, reason: not here}\n"
+    matrix = load(tmp_path, "data.max_length: [16]", "data_place: [local]", more=row + left_out)
+    assert [matrix.data_places(spec) for spec in matrix.data_specs] == [["local"], ["local"], ["shared"]]
+
+    matrix = load(tmp_path)
+    (usual,) = data_sets_asked(matrix, matrix.data_specs)
+    assert usual["places"] == ["local"]
+    for_all = matrix.model_copy(update={"defaults": {**matrix.defaults, "data_place": "shared"}})
+    (moved,) = data_sets_asked(for_all, for_all.data_specs)
+    assert moved["places"] == ["shared"]
+
+
 @pytest.mark.parametrize(
     ("axis", "said"),
     [
