@@ -236,6 +236,7 @@ class Conditions(Settings):
         "startup_hook": "none",
         "rank_environment": {},
         "slow_worker": None,
+        "rank_0": "any",
         "loader_workers": None,
         "loader_start": "fork",
         "data_place": "local",
@@ -280,6 +281,8 @@ class Conditions(Settings):
     data_place: Literal["local", "shared"] = "local"
     # The inventory's last worker gets this share of the processor time that a run's threads can use there.
     slow_worker: float | None = Field(default=None, gt=0, lt=1)
+    # master: beside the stacks' services; worker: the master takes no part; any: where the plan puts it.
+    rank_0: Literal["any", "worker", "master"] = "any"
     # The trained model in the run's folder: the last epoch's, or the best evaluated one's.
     save: Literal["none", "last", "best"] = "none"
     # Further metrics, which need all predictions of a split together; which ones, the workload says.

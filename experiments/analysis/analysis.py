@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from experiments.analysis.added import Added, added
 from experiments.analysis.between import Asked, asked
-from experiments.analysis.census import LaunchDifferences, Placement, between_stacks, placements
+from experiments.analysis.census import LaunchDifferences, between_stacks
 from experiments.analysis.comparisons import StackComparison, TimeSplit, comparisons, time_splits
 from experiments.analysis.decisions import Criterion, Favoured, favoured
 from experiments.analysis.dissertation import Dissertation, dissertation
@@ -19,6 +19,7 @@ from experiments.analysis.from_texts import FromTexts, from_texts
 from experiments.analysis.installing import Installing, installing
 from experiments.analysis.ladders import Waterfall, waterfalls
 from experiments.analysis.noise import Noise, noise
+from experiments.analysis.placements import Placement, placements
 from experiments.analysis.questions import Questions, questions
 from experiments.analysis.references import ReferenceCheck, check_references
 from experiments.analysis.resource_use import CellUse, resource_use

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -36,18 +35,6 @@ class Differing:
 
 
 @dataclass(frozen=True)
-class Placement:
-    """On which nodes a stack's ranks ran, over all its runs."""
-
-    stack: str
-    nodes: list[str]
-    runs: int
-    runs_on_master: int  # those with a rank on the master, which has the stacks' services
-    fewest: int  # ranks of a run on a node where it had any
-    most: int
-
-
-@dataclass(frozen=True)
 class LaunchDifferences:
     """How the launches of several sides (stacks, or campaigns) differ."""
 
@@ -70,32 +57,6 @@ def between_stacks(figures: Figures) -> LaunchDifferences:
     stacks = dict.fromkeys(record.specification.stack for record in own)
     return launch_differences(
         {stack: [record for record in own if record.specification.stack == stack] for stack in stacks}
-    )
-
-
-def placements(figures: Figures) -> list[Placement]:
-    """Where the ranks of each stack ran; without the runs that a stand-in made."""
-    own = [record for record in figures.counting if record.standin is None]
-    return [
-        _placement(stack, [record for record in own if record.specification.stack == stack])
-        for stack in dict.fromkeys(record.specification.stack for record in own)
-    ]
-
-
-def _placement(stack: str, records: list[Record]) -> Placement:
-    ranks_on = [Counter(rank.node or rank.host for rank in record.ranks) for record in records]
-    masters = [
-        {name for name, node in record.environment.nodes.items() if "master" in node.groups}
-        for record in records
-    ]
-    counts = [count for on in ranks_on for count in on.values()]
-    return Placement(
-        stack,
-        nodes=sorted({name for on in ranks_on for name in on}),
-        runs=len(records),
-        runs_on_master=sum(not master.isdisjoint(on) for master, on in zip(masters, ranks_on, strict=True)),
-        fewest=min(counts),
-        most=max(counts),
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from experiments.campaign.attempt import ADOPTED, Attempt
 from experiments.campaign.campaign import Campaign
+from experiments.campaign.concurrent import shifted, shifts_side_by_side
 from experiments.campaign.plan import PlannedRun
 from experiments.cluster.provenance import patch_name
 from experiments.records.record import Record
@@ -19,8 +20,9 @@ def adopt(campaign: Campaign, earlier: Iterable[Campaign]) -> dict[str, list[str
     """Copies what earlier campaigns know of a campaign's unfinished runs; returns run ids by campaign.
 
     A record is taken over if its run would be made alike: the same specification, code, environment, image,
-    data set, nodes, and the same way of launching its stack. Warm-ups are not, because they warm up; neither
-    are runs of users who begin at once, which count only together.
+    data set, nodes, and the same way of launching its stack; and if its ranks were on the workers that the
+    plan gives it. Warm-ups are not, because they warm up; neither are runs of users who begin at once, which
+    count only together.
 
     Args:
         campaign: takes over.
@@ -31,10 +33,14 @@ def adopt(campaign: Campaign, earlier: Iterable[Campaign]) -> dict[str, list[str
     """
     adopted: dict[str, list[str]] = {}
     others = list(earlier)
+    shifts = shifts_side_by_side(campaign.file.plan)
     for run in campaign.file.measured:
         if run.together or run.cannot_run is not None or campaign.counting(run.run_id) is not None:
             continue
         for other, (attempt, record) in _candidates(run, campaign, others):
+            shift = shifts.get(run.run_id, 0) if record.together is not None else 0
+            if not _is_there(record, shifted(run, campaign.file.identity.workers, shift)):
+                continue
             for patch in record.environment.git.patches:
                 _copy_patch(other.folder / patch_name(patch), campaign.folder)
             _copy(attempt, campaign.next_folder(run.run_id), other.file.name)
@@ -54,6 +60,11 @@ def _candidates(
             continue
         if (found := other.counting_attempt(run.run_id)) is not None:
             yield other, found
+
+
+def _is_there(record: Record, nodes: list[str]) -> bool:
+    """Whether a run's ranks were on these nodes, in their order; without any, they may be anywhere."""
+    return not nodes or list(dict.fromkeys(rank.node for rank in record.ranks)) == nodes
 
 
 def _copy(attempt: Attempt, to: Path, campaign: str) -> None:

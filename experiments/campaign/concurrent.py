@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 from experiments.campaign.plan import PlannedRun
 from experiments.records.record import ConcurrentStart, Record
@@ -36,45 +36,76 @@ class Group:
         ids = [run.run_id for run in self.runs]
         return ConcurrentStart(why=self.why, runs=ids, place=place, begun=begun)
 
-    def variables(self, place: int) -> dict[str, bool | int]:
+    def variables(self, place: int) -> dict[str, Any]:
         """The variables that run.yml gets for run number `place`."""
+        nodes = self.runs[place].nodes
+        given = {"run_nodes": nodes} if nodes else {}
         if self.why is None:
-            return {}
-        variables: dict[str, bool | int] = {"run_concurrently": True, "run_place": place}
-        # Users choose their nodes independently, and wait as long as it takes.
-        return variables | ({"run_waits_s": WAITS_S} if self.why == "users" else {"run_first_worker": place})
+            return given
+        # Users don't know of one another, and wait as long as it takes.
+        waits = {"run_waits_s": WAITS_S} if self.why == "users" else {}
+        return {"run_concurrently": True, "run_place": place, **waits, **given}
 
 
-def groups_of(order: Iterable[PlannedRun], workers: int, *, side_by_side: bool) -> list[Group]:
+def groups_of(
+    order: Iterable[PlannedRun],
+    plan: Iterable[PlannedRun],
+    workers: Sequence[str],
+    *,
+    side_by_side: bool,
+) -> list[Group]:
     """The runs as groups that start at the same moment, in the order of their first runs.
 
     Args:
         order: the runs, in their order.
+        plan: all of the campaign's runs; with `workers`, it alone decides where runs go.
         workers: of the cluster.
-        side_by_side: runs of one worker, of the same block and stack, start together, as many as there are
-            workers. Never two stacks, because their schedulers don't know of one another; never warm-ups.
+        side_by_side: runs of one worker, of the same block and stack, start together, each on a worker of
+            its own. Never two stacks, because their schedulers don't know of one another; never warm-ups.
     """
-    found: list[tuple[tuple[object, ...], int, list[PlannedRun]]] = []
-    for run in order:
-        key, room = _group_key(run, workers, side_by_side)
-        runs = next((runs for other, _, runs in reversed(found) if other == key and len(runs) < room), None)
+    shifts = shifts_side_by_side(plan) if side_by_side else {}
+    found: list[tuple[tuple[object, ...], dict[str, PlannedRun]]] = []
+    for each in order:
+        run, place = each, each.run_id
+        key: tuple[object, ...] = tuple(run.together) or (run.run_id,)
+        if run.run_id in shifts:
+            shift = shifts[run.run_id]
+            key, place = (run.block, run.specification.stack), str(shift % len(workers))
+            run = run.model_copy(update={"nodes": shifted(run, workers, shift)})
+        runs = next((runs for other, runs in reversed(found) if other == key and place not in runs), None)
         if runs is None:
-            found.append((key, room, [run]))
+            found.append((key, {place: run}))
         else:
-            runs.append(run)
+            runs[place] = run
     return [
         Group(runs, ("users" if runs[0].together else "side by side") if len(runs) > 1 else None)
-        for _, _, runs in found
+        for runs in (list(by_place.values()) for _, by_place in found)
     ]
 
 
-def _group_key(run: PlannedRun, workers: int, side_by_side: bool) -> tuple[tuple[object, ...], int]:
-    """What runs that may start together have in common, and how many of them may."""
-    if run.together:
-        return tuple(run.together), len(run.together)
-    if side_by_side and not run.warm_up and run.specification.work.workers == 1:
-        return (run.block, run.specification.stack), workers
-    return (run.run_id,), 1
+def shifts_side_by_side(plan: Iterable[PlannedRun]) -> dict[str, int]:
+    """By how many workers each run is shifted that may be side by side with others, by its id.
+
+    Runs of a block that differ only in their stack have the same shift, so they are on the same worker. Those
+    whose rank 0 has a place of its own stay alone.
+    """
+    known: dict[int, list[tuple[tuple[str, str], ...]]] = {}  # by block
+    shifts = {}
+    for run in sorted(plan, key=lambda run: run.written):
+        one = run.specification.work.workers == 1 and run.specification.conditions.rank_0 == "any"
+        if not one or run.warm_up or run.together:
+            continue
+        cells = known.setdefault(run.block, [])
+        cell = tuple(item for item in run.cell if item[0] != "stack")
+        if cell not in cells:
+            cells.append(cell)
+        shifts[run.run_id] = cells.index(cell)
+    return shifts
+
+
+def shifted(run: PlannedRun, workers: Sequence[str], shift: int) -> list[str]:
+    """The workers that the plan gives a run, each so many further on; empty if its stack chooses."""
+    return [workers[(workers.index(name) + shift) % len(workers)] for name in run.nodes or []]
 
 
 def through_first_measured(groups: Sequence[Group]) -> Sequence[Group]:

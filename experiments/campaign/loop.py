@@ -154,7 +154,7 @@ class _Loop:
             self._screen.line(f"{done} of {len(possible)} runs are done already.")
         at, order = done, self._with_warm_ups(plan, todo)
         note.begins(self._campaign.file.name, selected, order)
-        groups = self._groups(order)
+        groups = self._groups(order, plan)
         block, decided = None, False
         for place, group in enumerate(groups):
             self._playbooks.interrupts.check()
@@ -230,10 +230,10 @@ class _Loop:
             return self._campaign.counting(run.run_id) is not None
         return same_occasion([self._campaign.counting(run_id) for run_id in run.together])
 
-    def _groups(self, order: Sequence[PlannedRun]) -> list[Group]:
-        workers = len(self._cluster.workers)
-        groups = groups_of(order, workers, side_by_side=self._side_by_side)
-        why_not = why_not_side_by_side(groups, workers) if self._side_by_side and order else None
+    def _groups(self, order: Sequence[PlannedRun], plan: Sequence[PlannedRun]) -> list[Group]:
+        workers = self._cluster.workers
+        groups = groups_of(order, plan, workers, side_by_side=self._side_by_side)
+        why_not = why_not_side_by_side(groups, len(workers)) if self._side_by_side and order else None
         if why_not is not None:
             self._screen.line(why_not, "yellow")
         return groups

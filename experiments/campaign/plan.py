@@ -10,7 +10,8 @@ from pydantic import Field, ValidationError
 
 from experiments.cluster.abilities import why_no_conditions, why_not_some_slots
 from experiments.cluster.description import Cluster
-from experiments.cluster.room import why_no_room, why_no_slow_worker
+from experiments.cluster.placement import given_nodes, why_no_rank_0
+from experiments.cluster.room import differences, why_no_room, why_no_slow_worker
 from experiments.matrix.model import Matrix
 from experiments.matrix.seeds import WARM_UP_SEEDS
 from experiments.matrix.specification import NO_DIGEST, ClusterDefaults, make_specification
@@ -34,6 +35,8 @@ class PlannedRun(FrozenModel):
     also: list[dict[str, Any]] = Field(default_factory=list)
     # The runs that start together as users of one cluster, including this one; empty: it runs alone.
     together: list[str] = Field(default_factory=list)
+    # The workers that it goes to, rank 0's first; empty: its stack chooses; None: of an earlier version.
+    nodes: list[str] | None = None
 
     @property
     def cell(self) -> tuple[tuple[str, str], ...]:
@@ -48,6 +51,9 @@ def make_plan(matrix: Matrix, cluster: Cluster, data_digests: str | Mapping[str,
     matrix's arrangement; before a stack's first run in a block comes its warm-up, if the matrix has any.
 
     Runs that start together are in one block and follow one another.
+
+    From seed to seed, whatever the cluster's setting, workers that are alike take turns: those of a run on
+    fewer than all of them are the same in all that is compared with it.
 
     Args:
         matrix: what to run.
@@ -67,8 +73,12 @@ def make_plan(matrix: Matrix, cluster: Cluster, data_digests: str | Mapping[str,
         seed = run.specification.work.seed
         runs = blocks.setdefault((*setting, str(first_seed.get(seed, seed))), [])
         _add(runs, run.model_copy(update={"written": at}))
+    workers = {name: cluster.nodes[name] for name in cluster.workers if name in cluster.nodes}
+    alike = not differences(workers)
+    turns = {seed: turn if alike else 0 for turn, seed in enumerate(dict.fromkeys(key[-1] for key in blocks))}
     plan: list[PlannedRun] = []
     for number, (key, runs) in enumerate(blocks.items(), start=1):
+        runs = [_placed(run, cluster, turns[key[-1]]) for run in runs]
         if matrix.order.arrangement == "random":
             random.Random(f"{matrix.order.seed} {key}").shuffle(runs)
         runs = _with_partners(runs, first_seed)
@@ -85,6 +95,10 @@ def _add(runs: list[PlannedRun], run: PlannedRun) -> None:
             runs[at] = kept.model_copy(update={"also": [*other.also, gone.axes]})
             return
     runs.append(run)
+
+
+def _placed(run: PlannedRun, cluster: Cluster, turn: int) -> PlannedRun:
+    return run.model_copy(update={"nodes": given_nodes(run.specification, cluster, turn)})
 
 
 def _with_partners(runs: Sequence[PlannedRun], first_seed: dict[int, int]) -> list[PlannedRun]:
@@ -115,14 +129,18 @@ def _partners(group: list[PlannedRun]) -> list[PlannedRun]:
 
 
 def _with_warm_ups(runs: list[PlannedRun]) -> Iterator[PlannedRun]:
-    """The runs of a block, with a warm-up before each stack's first run."""
-    warm: set[str] = set()
+    """The runs of a block, with a warm-up before each stack's first run; one for each place of rank 0."""
+    warm: set[tuple[str, str]] = set()
     for run in runs:
-        stack = run.specification.stack
-        if stack not in warm:
-            warm.add(stack)
-            yield _warm_up(other for other in runs if other.specification.stack == stack)
+        if _warmed_by(run) not in warm:
+            warm.add(_warmed_by(run))
+            yield _warm_up(other for other in runs if _warmed_by(other) == _warmed_by(run))
         yield run
+
+
+def _warmed_by(run: PlannedRun) -> tuple[str, str]:
+    """What runs have in common that one warm-up is enough for."""
+    return run.specification.stack, run.specification.conditions.rank_0
 
 
 def _warm_up(runs: Iterable[PlannedRun]) -> PlannedRun:
@@ -209,6 +227,7 @@ def why_not(specification: RunSpec, cluster: Cluster) -> str | None:
                 f"and the cluster's is {there or 'not limited'}"
             )
     reasons += why_no_room(specification, cluster) + why_no_slow_worker(specification, cluster)
+    reasons += why_no_rank_0(specification, cluster)
     if conditions.launcher == "none" and work.slots_per_worker > 1:
         reasons.append(
             f"without a launcher a worker has one rank, and it takes {work.slots_per_worker} slots on each"

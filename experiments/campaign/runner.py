@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Any, Final
 
 from experiments.campaign.attempt import Attempt, name_on_cluster
 from experiments.campaign.campaign import Campaign, environment_of
@@ -64,7 +64,7 @@ class RunningAttempt:
             "run_dest": str(self.attempt.outputs.absolute()),
         }
 
-    def play(self, tick: Callable[[], None], **variables: bool | int) -> None:
+    def play(self, tick: Callable[[], None], **variables: Any) -> None:
         """Runs it to its end. A signal ends the playbook; what runs on the nodes is left to `stop`."""
         attempt, observation = self.attempt, self.observation
         self._follower.start()
@@ -152,7 +152,7 @@ class AttemptRunner:
         self._screen.status(f"{position} · {group.name} · starting", now=True)
         try:
             if group.why is None:
-                attempts[0].play(tick)
+                attempts[0].play(tick, **group.variables(0))
             else:
                 _play_concurrently(attempts, [group.variables(place) for place in range(len(attempts))], tick)
         finally:
@@ -231,7 +231,7 @@ class _Abandoned(Exception):
 
 
 def _play_concurrently(
-    attempts: Sequence[RunningAttempt], variables: Sequence[dict[str, bool | int]], tick: Callable[[], None]
+    attempts: Sequence[RunningAttempt], variables: Sequence[dict[str, Any]], tick: Callable[[], None]
 ) -> None:
     """Plays each in a thread of its own; returns when all have ended. Only the calling thread draws."""
     abandoned = threading.Event()
@@ -240,7 +240,7 @@ def _play_concurrently(
         if abandoned.is_set():
             raise _Abandoned
 
-    def play(each: RunningAttempt, extra: dict[str, bool | int]) -> None:
+    def play(each: RunningAttempt, extra: dict[str, Any]) -> None:
         try:
             each.play(check, **extra)
         except Exception as error:  # raised again once all have ended and the others have records

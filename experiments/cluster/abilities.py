@@ -18,7 +18,7 @@ UNDECLARED: Final = "its role does not say that it can"
 OF_THE_STACK: Final = ("runtime", "launcher", "startup_hook", "tokenizing")
 SLOTS: Final = "slots_per_worker"  # `some`: a run may leave slots of its workers to others
 OF_TRAINING: Final = {"tokenizing": "in_loop"}  # what training does itself, on any stack
-PLACEMENT: Final = "placement"  # `given`: ranks go to the workers that the plan takes, the inventory's first
+PLACEMENT: Final = "placement"  # `given`: ranks go to the workers that the plan takes, in their order
 PSEUDO_GPUS: Final = "pseudo_gpus"  # `fewer`: a worker may declare fewer GPUs than a run takes slots on it
 
 
@@ -76,7 +76,7 @@ def takes_some_slots(stack: str) -> bool:
 
 
 def why_not_given_workers(stack: str, roles: Path | None = None) -> str | None:
-    """Why `stack` may put a run on other workers than the inventory's first; None if it never does.
+    """Why `stack` may put a run on other workers than the plan gives it; None if it never does.
 
     Raises:
         UserError: the stack's declaration can't be read.

@@ -9,6 +9,7 @@ from typing import Final
 from experiments.cluster.abilities import why_not_fewer_pseudo_gpus, why_not_given_workers
 from experiments.cluster.description import Cluster
 from experiments.cluster.environment import Node
+from experiments.cluster.placement import given_nodes
 from experiments.util.words import counted, listed
 from training.spec import RunSpec
 
@@ -28,7 +29,8 @@ def why_no_room(specification: RunSpec, cluster: Cluster, roles: Path | None = N
     """
     stack, work, conditions = specification.stack, specification.work, specification.conditions
     choice = why_not_given_workers(stack, roles)
-    names = cluster.workers[: work.workers] if choice is None else cluster.workers
+    # Those of the first turn: only workers that are alike take turns.
+    names = given_nodes(specification, cluster, roles=roles) if choice is None else cluster.workers
     nodes = {name: cluster.nodes[name] for name in names if name in cluster.nodes}
     reasons = []
     # With GPUs the number of threads decides nothing, but every rank needs a core that feeds its GPU.

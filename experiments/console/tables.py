@@ -17,7 +17,6 @@ from experiments.report.formats import TENTHS, Format, number
 from experiments.report.names import NOT_NEEDED, cells_name
 from experiments.util.screen import Screen
 from experiments.util.words import counted, listed
-from training.spec import RunSpec
 
 
 def show_plan(
@@ -25,7 +24,7 @@ def show_plan(
 ) -> None:
     """The plan as a table: which runs can't be made here and why, and how long the others took before.
 
-    Below it, how the workers differ, and which cores no run uses.
+    Below it, how the workers differ, which of them runs go to, and which cores no run uses.
     """
     rows = []
     for at, run in enumerate(plan, start=1):
@@ -45,7 +44,7 @@ def show_plan(
         screen.line(f"By earlier records this takes {duration(seconds)}{rest}.")
     elif possible:
         screen.line("None of these runs was made before, so there is no estimate of the time.")
-    for sentence in _about(workers, possible):
+    for sentence in _about(workers, plan):
         screen.line(sentence)
 
 
@@ -53,7 +52,6 @@ def plan_as_json(
     plan: list[PlannedRun], name: str, estimates: Estimates, workers: Mapping[str, Node]
 ) -> dict[str, Any]:
     """The plan as JSON has it, with the seconds that runs took before."""
-    possible = [run.specification for run in plan if run.cannot_run is None]
     return {
         "matrix": name,
         "runs": [
@@ -63,24 +61,44 @@ def plan_as_json(
                 "warm_up": run.warm_up,
                 "cannot_run": run.cannot_run,
                 "together": run.together,
+                "nodes": run.nodes,
                 "expected_s": None if run.cannot_run else estimates.of(run.specification),
             }
             for run in plan
         ],
-        "notes": list(_about(workers, possible)),
+        "notes": list(_about(workers, plan)),
     }
 
 
-def _about(workers: Mapping[str, Node], runs: Sequence[RunSpec]) -> Iterator[str]:
+def _about(workers: Mapping[str, Node], plan: Sequence[PlannedRun]) -> Iterator[str]:
     """What somebody who plans runs should know of the workers, a sentence each."""
-    if differ := differences(workers):
+    differ = differences(workers)
+    if differ:
         yield f"The workers differ in {listed(differ)}; the slowest sets the pace of a run."
+    possible = [run for run in plan if run.cannot_run is None]
+    smaller = [run for run in possible if run.specification.work.workers < len(workers)]
+    if told := _places_text(smaller, alike=not differ):
+        yield f"Of the runs on fewer than all {counted(len(workers), 'worker')}, {told}."
+    runs = [run.specification for run in possible]
     used = max((cores_used(run) for run in runs), default=None)
     if used is None or runs[0].conditions.device == "cuda":
         return
     if spare := spare_cores(workers, used):
         told = listed([f"{number} of {name}" for name, number in spare.items()])
         yield f"Cores that no run uses: {told} (a run uses {used} of each worker; worker_threads sets it)."
+
+
+def _places_text(runs: Sequence[PlannedRun], *, alike: bool) -> str:
+    """Whose runs take turns over the workers, and whose don't; "" if there are none, or it is not known."""
+    given = list(dict.fromkeys(run.specification.stack for run in runs if run.nodes))
+    choosing = list(dict.fromkeys(run.specification.stack for run in runs if run.nodes == []))
+    how = "take turns over the workers, seed by seed" if alike else "go to the first ones, as workers differ"
+    return "; ".join(
+        [
+            *([f"those of {listed(given)} {how}"] if given else []),
+            *([f"those of {listed(choosing)} go where the stack puts them"] if choosing else []),
+        ]
+    )
 
 
 def show_work(screen: Screen, campaign: Campaign) -> None:

@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path.cwd()))  # the checkout it is called in
 
 from training.util.digest import code_digest
 
-BESIDE = ("run_concurrently", "run_place", "run_first_worker", "run_waits_s")
+BESIDE = ("run_concurrently", "run_place", "run_nodes", "run_waits_s")
 
 
 def main() -> int:
@@ -183,15 +183,18 @@ def run(folder: Path, variables: dict[str, Any], behaviour: dict[str, Any]) -> i
             os._exit(0)
         (folder / "hanging").write_text(run_id)
         time.sleep(600)
-    return leave(destination, spec, started, how)
+    return leave(destination, spec, started, how, variables.get("run_nodes"))
 
 
 def attempt_number(destination: Path) -> int:
     return int(destination.parent.name)
 
 
-def leave(destination: Path, spec: dict[str, Any], started: float, how: dict[str, Any]) -> int:
+def leave(
+    destination: Path, spec: dict[str, Any], started: float, how: dict[str, Any], given: list[str] | None
+) -> int:
     work = spec["work"]
+    nodes = given or [f"worker{rank + 1}" for rank in range(work["workers"])]
 
     def write(name: str, content: object) -> None:
         (destination / name).write_text(json.dumps(content))
@@ -199,7 +202,6 @@ def leave(destination: Path, spec: dict[str, Any], started: float, how: dict[str
     (destination / "logs").mkdir()
     exit_code = 1 if how.get("fails") else 0
     write("spec.json", spec)
-    nodes = [f"worker{rank + 1}" for rank in range(work["workers"])]
     command = ["launch", "--conf", "authenticate.secret=hunter2"]
     write(
         "launch.json",
@@ -252,7 +254,7 @@ def leave(destination: Path, spec: dict[str, Any], started: float, how: dict[str
             "rank": rank,
             "local_rank": 0,
             "world_size": work["workers"],
-            "host": f"worker{rank + 1}",
+            "host": nodes[rank],
             "pid": 7,
             "uid": 990,
             "affinity": [rank],
@@ -275,7 +277,7 @@ def leave(destination: Path, spec: dict[str, Any], started: float, how: dict[str
             "weights_digest": weights,
         }
         write(f"rank-{rank}.json", content | how.get(f"rank-{rank}", {}))
-        mark = {"rank": rank, "host": f"worker{rank + 1}", "boot": "b", "by": "torchrun"}
+        mark = {"rank": rank, "host": nodes[rank], "boot": "b", "by": "torchrun"}
         times = [started + 7 * again for again in range(starts)]
         marks = [json.dumps(mark | {"started": moment}) + "\n" for moment in times]
         (destination / f"starts-{rank}.jsonl").write_text("".join(marks))

@@ -133,30 +133,3 @@ def test_records_without_a_census_and_those_of_a_stand_in_are_not_compared(tmp_p
     analysis = analyse(made_up.campaign(tmp_path, plan, records))
     assert analysis.launches.sides == ["ddp", "spark"]
     assert launch_table(analysis.launches, analysis.placements).texts == [["environment", "OMP", "1", "2"]]
-
-
-def on(record: Record, *nodes: str) -> Record:
-    """The same with its ranks on these nodes."""
-    ranks = [rank.model_copy(update={"node": node}) for rank, node in zip(record.ranks, nodes, strict=True)]
-    return record.model_copy(update={"ranks": ranks})
-
-
-def test_a_line_for_each_stack_says_where_its_ranks_ran(tmp_path: Path) -> None:
-    census = noted()
-    records = [
-        record("ddp", census, census),
-        record("ddp", census, census, seed=2),
-        on(record("spark", census, census), "master", "worker1"),
-        on(record("spark", census, census, seed=2), "worker2", "worker2"),
-        on(record("determined", census, census), "master", "master"),
-        record("determined", census, census, seed=2).model_copy(update={"standin": "It is a toy."}),
-    ]
-    plan = [made_up.planned(stack, 2, seed) for stack in ("ddp", "spark", "determined") for seed in (1, 2)]
-    analysis = analyse(made_up.campaign(tmp_path, plan, records))
-    assert launch_table(analysis.launches, analysis.placements).after == [
-        "ddp, 2 runs: ranks on worker1 and worker2, never on the master; no two of a run on one node.",
-        "spark, 2 runs: ranks on master, worker1 and worker2, in 1 of these runs also on the master, beside "
-        "the stacks' services; 1 to 2 of a run on each of its nodes.",
-        "determined, 1 run: ranks on master, in every run also on the master, beside the stacks' services; "
-        "2 of a run on each of its nodes.",
-    ]

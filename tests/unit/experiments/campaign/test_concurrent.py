@@ -183,7 +183,8 @@ def test_side_by_side_are_runs_of_one_worker_and_no_others(workplace: Workplace)
         "lock held", "prepare", "stop", "run plain-w1", "run plain-w1", "run plain-w2", "run plain-w2",
         "stop", "run slow-w1", "run slow-w1", "run slow-w2", "run slow-w2", "lock free",
     ]  # fmt: skip
-    beside = {"run_concurrently": True, "run_place": 1, "run_first_worker": 1}
+    # No role says that the plan may choose the workers, so no playbook is told any.
+    beside = {"run_concurrently": True, "run_place": 1}
     assert told(workplace)["plain-w1-e2-s1"] == beside and told(workplace)["plain-w2-e1-s1"] == {}
     for name, each in records(workplace).items():
         assert (each.together is not None) == ("-w1-" in name)
