@@ -24,7 +24,7 @@ from tests.unit.roles.loading import ROOT, load
 LOCKS = ROOT / "roles/python_env/files/locks"
 maker = load("roles/python_env/files/locks/make-locks")
 wheels = load("roles/artifacts/library/locked_wheels.py")
-SHIPPED = sorted(LOCKS.glob("*-py*.txt"))
+SHIPPED = sorted(LOCKS.rglob("*-py*.txt"))
 LOGIN = "somebody:secret"
 
 
@@ -36,10 +36,10 @@ def versions(path: Path) -> dict[str, str]:
 
 def test_every_python_has_a_lock_of_each_shipped_variant() -> None:
     names = {f"{variant}-py{python}.txt" for variant in ("cpu", "cu130") for python in maker.PYTHONS}
-    assert {path.name for path in SHIPPED} == names
+    assert {path.name for path in LOCKS.glob("*.txt")} == names
 
 
-@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: str(path.relative_to(LOCKS).with_suffix("")))
 def test_a_shipped_lock_has_a_hash_for_everything_and_its_variants_torch(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
     entries = maker.blocks(text)
@@ -59,6 +59,22 @@ def test_environments_differ_in_torchs_build_alone(python: str) -> None:
     assert {name for name in cpu if cuda.get(name) != cpu[name]} == {"torch"}
     more = {name for name in cuda if name not in cpu}
     assert all(re.match(r"nvidia-|cuda-|triton$", name) for name in more) and len(more) > 10
+
+
+@pytest.mark.parametrize("name", maker.BESIDE)
+def test_an_environment_beside_the_first_has_other_versions_of_what_it_asks_for_alone(name: str) -> None:
+    """make-locks --beside writes its locks again, as after an upgrade of the first's."""
+    locks = {path.name: path for path in SHIPPED if path.parent.name == name}
+    assert set(locks) == {
+        f"{variant}-py{python}.txt" for variant in ("cpu", "cu130") for python in maker.BESIDE[name]
+    }
+    asked = dict(line.split("==") for line in maker.requested(name))
+    for file, path in locks.items():
+        first, found = versions(LOCKS / file), versions(path)
+        assert found.keys() == first.keys()
+        # py4j: pyspark asks for one version of it.
+        assert {each for each in found if found[each] != first[each]} == {*asked, "py4j"}
+        assert {each: found[each] for each in asked} == asked
 
 
 def test_a_lock_without_torchs_hash_is_not_installed() -> None:
@@ -288,6 +304,52 @@ def test_a_library_that_needs_another_torch_is_refused(folder: Path, indexes: st
     done = make(folder, indexes, "--add", "peft", torch="unused")
     assert done.returncode == 1 and "torch>=99" in done.stderr
     assert (folder / "cpu-py3.12.txt").read_text(encoding="utf-8") == before
+
+
+@pytest.fixture
+def beside(folder: Path) -> Path:
+    """A lock of the first environment, which has numpy's newer version, and what the second one asks for."""
+    (folder / "cpu-py3.12.txt").unlink()
+    entries = [f"numpy==2.0 \\\n    --hash=sha256:{'0' * 64}\n"]
+    entries.append(f"torch=={maker.TORCH['cpu']} \\\n    --hash=sha256:{'1' * 64}\n")
+    (folder / "cpu-py3.11.txt").write_text("".join(entries), encoding="utf-8")
+    (folder / "spark35").mkdir()
+    (folder / "spark35/environment.in").write_text("# Instead.\nnumpy==1.0\n", encoding="utf-8")
+    return folder
+
+
+def test_an_environment_beside_the_first_is_locked_and_kept_in_step(
+    beside: Path, indexes: str, tmp_path: Path
+) -> None:
+    first, second = beside / "cpu-py3.11.txt", beside / "spark35/cpu-py3.11.txt"
+    before = first.read_text(encoding="utf-8")
+    done = make(beside, indexes, "--beside", "spark35", torch="unused")
+    assert (done.returncode, done.stdout) == (0, "Wrote spark35/cpu-py3.11.txt.\n"), done.stderr
+    entries = [maker.blocks(path.read_text(encoding="utf-8")) for path in (first, second)]
+    assert first.read_text(encoding="utf-8") == before and entries[0]["torch"] == entries[1]["torch"]
+    assert (versions(first)["numpy"], versions(second)["numpy"]) == ("2.0", "1.0")
+
+    wheel(tmp_path / "indexes/pypi", "peft", "0.19", ("numpy", "torch>=1.13"))
+    done = make(beside, indexes, "--add", "peft", torch="unused")
+    assert done.stdout == "Added to cpu-py3.11.txt, spark35/cpu-py3.11.txt.\n", done.stderr
+    assert versions(second) == versions(first) | {"numpy": "1.0"} and versions(first)["peft"] == "0.19"
+
+    wheel(tmp_path / "indexes/pypi", "peft", "0.20", ("numpy", "torch>=1.13"))
+    done = make(beside, indexes, "cpu", "--python", "3.11", torch="http://127.0.0.1:9/whl")
+    assert done.returncode == 0, done.stderr
+    assert versions(second) == versions(first) | {"numpy": "1.0"} and versions(first)["peft"] == "0.20"
+
+
+def test_an_environment_beside_the_first_is_for_some_pythons_alone(beside: Path, indexes: str) -> None:
+    done = make(beside, indexes, "--beside", "spark35", "--python", "3.12", torch="unused")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "make lock: there are no locks that those of spark35 could be made from, which is for Python 3.11: "
+        "make them first, without --beside.\n",
+    )
+    done = make(beside, indexes, "--beside", "other", torch="unused")
+    assert done.returncode == 2
+    assert done.stderr == "make lock: there is no environment 'other' beside the first: choose spark35.\n"
 
 
 def test_packages_of_cuda_are_refused_in_a_lock_without_it(

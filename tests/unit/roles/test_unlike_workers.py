@@ -147,6 +147,33 @@ def test_sparks_executors_fit_every_worker_and_take_it_whole(
     assert offered < 2 * executor
 
 
+@pytest.mark.parametrize("loads_defaults", [True, False])
+def test_spark_loads_the_daemons_defaults_beside_a_runs_properties(
+    tmp_path: Path, loads_defaults: bool
+) -> None:
+    """A release before 4 loads them only if there is no file of properties."""
+    found = evaluated(
+        tmp_path,
+        {"argv": "{{ spark_submit }}", "properties": "{{ spark_properties }}", "stack": "{{ spark_stack }}"},
+        ["spark"],
+        {"anna": 1, "worker2": 1},
+        rank_environment=RANK_ENVIRONMENT,
+        role_path=str(ROOT / "roles/spark"),
+        run_launch_dir="/launch",
+        spark_home="/spark",
+        spark_loads_defaults=loads_defaults,
+    )
+    start, settings = found["argv"][:3], found["argv"][3 : found["argv"].index("--py-files")]
+    assert start == ["/spark/bin/spark-submit", "--name", "run"] and found["stack"] == "spark"
+    if loads_defaults:
+        assert settings == ["--load-spark-defaults", "--properties-file", "/launch/spark.properties"]
+        return
+    assert settings[::2] == ["--conf"] * (len(settings) // 2)
+    asked = dict(setting.split("=", 1) for setting in settings[1::2])
+    assert asked == properties(found["properties"])
+    assert asked["spark.executorEnv.NCCL_SOCKET_IFNAME"] == "=eth1"
+
+
 def test_variables_of_ranks_reach_every_stack_and_replace_none_of_its_own(tmp_path: Path) -> None:
     found = evaluated(
         tmp_path,
