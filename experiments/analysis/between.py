@@ -45,7 +45,7 @@ def asked(campaign: Campaign, figures: Figures) -> Asked:
     stacks = list(dict.fromkeys(run.specification.stack for run in campaign.file.measured))
     with zipfile.ZipFile(campaign.archive) as archive:
         there = set(archive.namelist())
-        files = {stack: [name] if (name := LAUNCHER.format(stack=stack)) in there else [] for stack in stacks}
+        files = {stack: [name] if (name := _launcher(figures, stack)) in there else [] for stack in stacks}
         by_stack = {
             stack: Between(
                 _changed(figures, stack, given),
@@ -56,6 +56,13 @@ def asked(campaign: Campaign, figures: Figures) -> Asked:
         }
     first = next(iter(campaign.file.data_of_runs), "")
     return Asked(by_stack, _calls(given.get(first, {})))
+
+
+def _launcher(figures: Figures, stack: str) -> str:
+    """The stack's launcher in the campaign's code; a stack may run as another does."""
+    kept = figures.setup.stacks.stacks if figures.setup.stacks is not None else {}
+    known = kept[stack].launcher if stack in kept else None
+    return LAUNCHER.format(stack=stack) if known is None else known.file
 
 
 def _changed(figures: Figures, stack: str, given: Mapping[str, Files]) -> int | None:

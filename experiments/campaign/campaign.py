@@ -212,6 +212,9 @@ def environment_of(cluster: Cluster, git: Git) -> Environment:
         nodes=cluster.nodes,
         workers=cluster.workers,
         environment_digest=cluster.environment_digest,
+        environments={
+            stack: cluster.environments[stack] for stack in cluster.stacks if stack in cluster.environments
+        },
         lock=cluster.lock,
         image=cluster.image,
         link=cluster.link,

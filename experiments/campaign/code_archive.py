@@ -84,10 +84,16 @@ def source_digest(archive: Path) -> str:
 def launching_digest(root: Path, stacks: Sequence[str]) -> str:
     """SHA-256 of everything in the repository that launches runs of `stacks`, for a campaign's identity.
 
-    It leaves out what only describes a role (meta/facts.yml, meta/stack.yml, README.md), and what Python and
-    editors leave behind: compiled plugins, which differ in every checkout, hidden files, backups.
+    Also of stacks that they run as. It leaves out what only describes a role (meta/facts.yml, meta/stack.yml,
+    README.md), and what Python and editors leave behind: compiled plugins, which differ in every checkout,
+    hidden files, backups.
+
+    Raises:
+        UserError: what a role declares is damaged.
     """
-    roles = [role_of(name, root) for name in sorted({*stacks, "runs"})]
+    declared = [declarations.read_declaration(role_of(name, root)) for name in stacks]
+    others = [each.runs_as for each in declared if each is not None and each.runs_as is not None]
+    roles = [role_of(name, root) for name in sorted({*stacks, *others, "runs"})]
     files = [
         (role, path)
         for role in roles

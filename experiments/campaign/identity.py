@@ -36,6 +36,7 @@ class Identity(FrozenModel):
     # Digest of each node's machine id, where known: nodes of two labs may have the same names.
     machines: dict[str, str] = Field(default_factory=dict)
     standins: list[str] = Field(default_factory=list)  # for which of its stacks one is run
+    environments: dict[str, str] = Field(default_factory=dict)  # its stacks' own, for those that have one
 
     def differences(self, other: Identity) -> list[str]:
         """What is different in `other`, in words."""
@@ -44,6 +45,7 @@ class Identity(FrozenModel):
             "code": "the training code",
             "launching": "how runs are launched",
             "environment": "the environment",
+            "environments": "an environment of a stack's own",
             "image": "the image",
             "dataset": "the data set",
             "datasets": "the data sets",
@@ -73,6 +75,8 @@ class Identity(FrozenModel):
         if _rearranged(self.machines, other.machines):
             return False
         if (stack in self.standins) != (stack in other.standins):
+            return False
+        if self.environments.get(stack) != other.environments.get(stack):
             return False
         if self.settings.get(stack) != other.settings.get(stack):
             return False
@@ -120,6 +124,9 @@ def identity_of(
         launching_of={stack: launching_digest(root, [stack]) for stack in matrix.stacks},
         datasets=datasets if len(datasets) > 1 else [],
         standins=[stack for stack in matrix.stacks if stack in cluster.standins],
+        environments={
+            stack: cluster.environments[stack] for stack in matrix.stacks if stack in cluster.environments
+        },
     )
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 from pydantic import ValidationError, model_validator
 
 from experiments.cluster import provisioning
-from experiments.cluster.declarations import GROUPS, Declaration, declared_for
+from experiments.cluster.declarations import GROUPS, Declaration, declared_for, read_declaration
 from experiments.cluster.description import Cluster
 from experiments.cluster.provisioning import Provisioning, newest_fitting, read_provisioning
 from experiments.cluster.stack_facts import Facts, read_facts
@@ -102,18 +102,25 @@ def describe_stacks(root: Path, names: Sequence[str], distributions: Mapping[str
     Raises:
         UserError: a file of a role is damaged, or declares nothing for a distribution of the cluster.
     """
-    baseline = code_lines_in(role_of(names[0], root).parents[1] / LAUNCHERS / f"{names[0]}.py") or []
+    baseline = code_lines_in(_launcher(root, names[0])) or []
     return Stacks(stacks={name: _stack(root, name, baseline, distributions) for name in names})
 
 
 def _stack(root: Path, name: str, baseline: Sequence[str], distributions: Mapping[str, str]) -> Stack:
-    role = role_of(name, root)
-    file = LAUNCHERS / f"{name}.py"
-    lines = code_lines_in(role.parents[1] / file)
+    role, path = role_of(name, root), _launcher(root, name)
+    lines = code_lines_in(path)
     launcher = None
     if lines is not None:
-        launcher = Launcher(file=file.as_posix(), lines=len(lines), changed=added(baseline, lines))
+        file = (LAUNCHERS / path.name).as_posix()
+        launcher = Launcher(file=file, lines=len(lines), changed=added(baseline, lines))
     return Stack(declares=declared_for(role, distributions), facts=read_facts(role), launcher=launcher)
+
+
+def _launcher(root: Path, name: str) -> Path:
+    """The launcher of a stack, or of the one that it runs as; there may be none."""
+    declared = read_declaration(role_of(name, root))
+    runs_as = name if declared is None or declared.runs_as is None else declared.runs_as
+    return role_of(runs_as, root).parents[1] / LAUNCHERS / f"{runs_as}.py"
 
 
 def code_lines_in(path: Path) -> list[str] | None:

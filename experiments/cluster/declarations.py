@@ -63,6 +63,7 @@ class Declaration(FrozenModel):
     master: OnNode = OnNode()
     workers: OnNode = OnNode()
     version_of: Text | None = None  # the package of the environment whose version is the stack's
+    runs_as: Text | None = None  # another stack, whose role and launcher start its runs
 
     @property
     def groups(self) -> dict[str, OnNode]:

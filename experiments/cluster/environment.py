@@ -64,6 +64,7 @@ class Environment(FiniteModel):
     nodes: dict[str, Node]
     workers: list[str]
     environment_digest: str
+    environments: dict[str, str] = Field(default_factory=dict)  # digests of stacks' own, by stack
     lock: str
     image: Image
     link: Link
@@ -72,3 +73,7 @@ class Environment(FiniteModel):
     device: str
     versions: dict[str, str]
     git: Git  # of the controller's checkout
+
+    def digest_for(self, stack: str) -> str:
+        """Digest of the environment that a stack's ranks run in: its own, or else the cluster's."""
+        return self.environments.get(stack, self.environment_digest)

@@ -136,11 +136,13 @@ def _rank_faults(request: Request, rank: RankFile) -> list[str]:
         faults.append(
             f"Rank {rank.rank} saw {rank.world_size} ranks instead of {specification.work.world_size}."
         )
-    if rank.environment_digest != request.environment.environment_digest:
+    expected = request.environment.digest_for(specification.stack)
+    if rank.environment_digest != expected:
         seen = rank.environment_digest[:12] if rank.environment_digest else "none that it knew of"
+        own = specification.stack in request.environment.environments
         faults.append(
-            f"Rank {rank.rank} on {rank.host} ran in another environment ({seen}) than the cluster's "
-            f"({request.environment.environment_digest[:12]})."
+            f"Rank {rank.rank} on {rank.host} ran in another environment ({seen}) than "
+            f"{'its stack' if own else 'the cluster'}'s ({expected[:12]})."
         )
     if rank.threads != specification.conditions.threads:
         faults.append(

@@ -38,7 +38,7 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
         ("Training", training_text(campaign, varying(campaign))),
         ("Order", _order(campaign)),
         ("Training code", f"digest {campaign.identity.code[:12]}, git {_revisions(figures)}"),
-        ("Environment", f"digest {environment.environment_digest[:12]}, lock {environment.lock}"),
+        ("Environment", _environment(figures)),
         ("Image", _image(environment.image)),
         (
             "Versions",
@@ -91,6 +91,13 @@ def varying(campaign: CampaignFile) -> set[str]:
     """Axes with more than one value: they are shown with each run, not as facts about all."""
     axes = [run.axes for run in campaign.measured]
     return {name for name in axes[0] if len({json.dumps(each[name], sort_keys=True) for each in axes}) > 1}
+
+
+def _environment(figures: Figures) -> str:
+    """`digest 0123456789ab, lock cpu-py3.11; of plain its own, digest ba9876543210`."""
+    environment, own = figures.campaign.environment, figures.campaign.identity.environments
+    usual = f"digest {environment.environment_digest[:12]}, lock {environment.lock}"
+    return "; ".join([usual, *(f"of {stack} its own, digest {digest[:12]}" for stack, digest in own.items())])
 
 
 def _image(image: Image) -> str:

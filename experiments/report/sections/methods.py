@@ -57,9 +57,13 @@ def _sentences(figures: Figures) -> Iterator[str]:
     of_ranks = figures.counting[0].ranks[0].versions
     versions = {name: of_ranks[name] for name in SHOWN if name in of_ranks} | environment.versions
     known = [f"{name} {version}" for name, version in versions.items()]
+    own = "".join(
+        f"; those of {stack} ran in an environment of its own, digest {digest[:12]}"
+        for stack, digest in campaign.identity.environments.items()
+    )
     yield (
         f"All runs had the same training code and environment ({facts['Training code']}; lock "
-        f"{environment.lock}; {', '.join(known)})."
+        f"{environment.lock}; {', '.join(known)}){own}."
     )
     yield weights_sentence(figures)
     yield from adopted_remark(figures)

@@ -263,7 +263,9 @@ def leave(
             "OMP_NUM_THREADS": "1",
             "cpu_capability": "AVX2",
             "versions": {"python": "3.11.2", "torch": "2.13.0"},
-            "environment_digest": cluster["environment_digest"],
+            "environment_digest": cluster.get("environments", {}).get(
+                spec["stack"], cluster["environment_digest"]
+            ),
             "code_digest": code_digest(),
             "times": {
                 "process_start": started - 0.4,

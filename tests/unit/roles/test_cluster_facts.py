@@ -61,6 +61,16 @@ def test_what_launches_nothing_changes_nothing() -> None:
     assert digests(base_address="198.18.0.11", spark_password="one", other=1) == digests()
 
 
+def test_environments_of_stacks_are_those_that_links_lead_to(tmp_path: Path) -> None:
+    for name, link in (("0a", "current"), ("0b", "mine"), ("0c", "broken")):
+        (tmp_path / name).mkdir()
+        (tmp_path / link).symlink_to(tmp_path / name)
+        (tmp_path / name / "DIGEST").write_text(f"{name}\n")
+    (tmp_path / "0c" / "DIGEST").unlink()  # not installed to its end
+    assert node.environments_beside(str(tmp_path / "current")) == {"mine": "0b"}
+    assert node.environments_beside(str(tmp_path / "nowhere" / "current")) == {}
+
+
 def test_torchs_build_is_its_own_word(tmp_path: Path) -> None:
     """PyPI's package has the version 2.13.0, whatever it was built for."""
     packages = tmp_path / "lib/python3.11/site-packages"

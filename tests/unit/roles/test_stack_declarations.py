@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,20 @@ COMMAND_LINES = {
         "/usr/bin/python3 /opt/env/bin/torchrun --nnodes=2 -m training.launchers.ddp --spec s",
         "/opt/env/bin/python -u -m training.launchers.ddp --spec /srv/runs/spec.json",
     ],
-    "spark": [
-        "java -cp /opt/jars org.apache.spark.executor.CoarseGrainedExecutorBackend --driver-url spark://x",
-        "/opt/env/bin/python -m pyspark.ml.torch.torch_run_process_wrapper --nnodes=2 /tmp/tmpab/train.py",
-        "/opt/env/bin/python -m torch.distributed.run --nnodes=2 /tmp/tmpab/train.py",
-        "/opt/env/bin/python -u /tmp/tmpab/train.py",
-    ],
+    **{
+        stack: [
+            f"java -cp /etc/trainbed/{stack}/:{environment}/lib/python3.11/site-packages/pyspark/jars/* "
+            "-Xmx1024M org.apache.spark.executor.CoarseGrainedExecutorBackend --driver-url spark://x",
+            f"{environment}/bin/python -m pyspark.ml.torch.torch_run_process_wrapper --nnodes=2 "
+            "/tmp/tmpab/train.py",
+            f"{environment}/bin/python -m torch.distributed.run --nnodes=2 /tmp/tmpab/train.py",
+            f"{environment}/bin/python -u /tmp/tmpab/train.py",
+        ]
+        for stack, environment in (
+            ("spark", "/opt/trainbed/env/current"),
+            ("spark35", "/opt/trainbed/env/spark35"),
+        )
+    },
     "determined": [
         "/opt/env/bin/python /opt/env/bin/torchrun --nnodes=2 -m training.launchers.determined --spec s",
         "/opt/env/bin/python -u -m training.launchers.determined --spec /srv/runs/spec.json",
@@ -76,13 +85,20 @@ def test_a_stack_without_a_role_is_named() -> None:
 
 @pytest.mark.parametrize("stack", STACKS)
 def test_units_that_a_stack_starts_are_among_those_that_it_declares(stack: str) -> None:
-    text = re.sub(r"{{ \w+_stack }}", stack, (ROOT / "roles" / stack / "tasks" / "run.yml").read_text())
-    units = {
-        unit.removesuffix("{{ run_suffix }}") for unit in re.findall(r"unit: (\S+{{ run_suffix }})", text)
+    role = declared(stack).get("runs_as", stack)
+    text = re.sub(r"{{ \w+_stack }}", stack, (ROOT / "roles" / role / "tasks" / "run.yml").read_text())
+    found = re.findall(r"unit: (\S+){{ run_suffix }}", text)
+    units = {f"{unit}{suffix}.service" for unit in found for suffix in ("", "-1")}
+    claimed = {
+        other: {unit for unit in units if any(fnmatch(unit, each) for each in patterns(other))}
+        for other in STACKS
     }
+    assert units and claimed == {other: units if other == stack else set() for other in STACKS}
+
+
+def patterns(stack: str) -> set[str]:
     content = declared(stack)
-    patterns = {unit for name in ("master", "workers") for unit in content[name].get("units", [])}
-    assert units and all(any(unit.startswith(each.partition("*")[0]) for each in patterns) for unit in units)
+    return {unit for name in ("master", "workers") for unit in content.get(name, {}).get("units", [])}
 
 
 @pytest.mark.parametrize("stack", STACKS)

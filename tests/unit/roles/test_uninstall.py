@@ -109,7 +109,10 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     ("given", "sentence"),
     [
         ({"stack": ""}, "No stack is named: run `make uninstall STACK=name`; these can be taken out: "),
-        ({"stack": "tpy"}, "There is no stack tpy: the stacks are bare, ddp, determined, spark, toy."),
+        (
+            {"stack": "tpy"},
+            "There is no stack tpy: the stacks are bare, ddp, determined, spark, spark35, toy.",
+        ),
         (
             {"stack": "bare"},
             "The stack bare can't be taken out, because its role has no tasks/remove.yml; stacks that have "

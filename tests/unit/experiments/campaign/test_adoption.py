@@ -177,6 +177,22 @@ def test_what_a_stand_in_made_is_made_again_by_the_real_software_and_the_other_w
     assert made(workplace) == ["slow-w1"]
 
 
+def test_a_stack_whose_own_environment_changed_is_made_again_and_the_others_are_not(
+    workplace: Workplace,
+) -> None:
+    workplace.matrix(MATRIX.replace("workers: [1, 2]", "workers: [1]"))
+    workplace.cluster(environments={"slow": "e" * 64, "none": "a" * 64})
+    assert workplace.run("run", "small")[0] == 0
+    made(workplace)
+    (folder,) = workplace.campaigns()
+    assert open_campaign(folder).file.environment.environments == {"slow": "e" * 64}
+    workplace.cluster(environments={"slow": "f" * 64})
+    status, output = workplace.run("run", "small", "--only", "plain-*")
+    assert status == 0 and list(adopted(output).values()) == [1]
+    assert ": an environment of a stack's own. This starts a new campaign." in output
+    assert made(workplace) == []
+
+
 def test_a_stack_whose_own_role_changed_is_made_again_and_the_others_are_not(workplace: Workplace) -> None:
     workplace.matrix(MATRIX.replace("workers: [1, 2]", "workers: [1]"))
     assert workplace.run("run", "small")[0] == 0

@@ -334,6 +334,18 @@ def test_a_rank_that_did_something_else_makes_the_run_fail(
     assert made.status == "failed" and str(made.reason).startswith(reason)
 
 
+def test_ranks_run_in_the_environment_of_their_stacks_own_if_it_has_one(left: Left) -> None:
+    stack = left.request.specification.stack
+    own = ENVIRONMENT.model_copy(update={"environments": {stack: "f" * 64, "another": "a" * 64}})
+    left.request = dataclasses.replace(left.request, environment=own)
+    assert str(left.compose().reason).startswith(
+        f"Rank 0 on worker1.lab ran in another environment ({'e' * 12}) than its stack's ({'f' * 12})."
+    )
+    for rank in (0, 1):
+        left.rank(rank, environment_digest="f" * 64)
+    assert left.compose().ok
+
+
 def test_training_runs_as_the_user_that_the_cluster_names(left: Left) -> None:
     left.request = dataclasses.replace(left.request, uid=6100)
     made = left.compose()

@@ -137,6 +137,18 @@ def test_one_data_set_has_no_table_of_its_own(tmp_path: Path) -> None:
     )
 
 
+def test_an_environment_of_a_stacks_own_is_named(tmp_path: Path) -> None:
+    made = quick(tmp_path)
+    usual = f"digest {'e' * 12}, lock cpu-py3.11"
+    assert dict(common_facts(figures_of(made)))["Environment"] == usual
+    identity = made.file.identity.model_copy(update={"environments": {"spark": "f" * 64}})
+    own = Campaign(made.folder, made.file.model_copy(update={"identity": identity}))
+    said = dict(common_facts(figures_of(own)))["Environment"]
+    assert said == f"{usual}; of spark its own, digest {'f' * 12}"
+    words = f"; those of spark ran in an environment of its own, digest {'f' * 12}."
+    assert words in methods(figures_of(own)) and words not in methods(figures_of(made))
+
+
 def test_an_accuracy_is_as_sure_as_its_own_validation_split(tmp_path: Path) -> None:
     made = with_data(tmp_path, "validation", (400, 1600))
     (remark,) = [each for each in tables(made)["Times, quality, weights"].after if "one evaluation" in each]

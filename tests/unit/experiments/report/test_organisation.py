@@ -220,8 +220,8 @@ def test_what_a_campaign_did_not_keep_is_said_to_be_not_recorded(tmp_path: Path)
     (only,) = table(made, NEEDS).texts
     assert only[0] == "all" and only[1].startswith(NOT_RECORDED)
     # What the dissertation says stays.
-    assert sum("launching" in each for each in table(made, NEEDS).after) == len(STACKS)
-    assert sum("fault tolerance" in each for each in table(made, NEEDS).after) == len(STACKS)
+    assert sum("launching" in each for each in table(made, NEEDS).after) == 3
+    assert sum("fault tolerance" in each for each in table(made, NEEDS).after) == 3
     assert not {USING, OFFERED} & set(tables(made))
     keep(made.folder, Setup(stacks=TWO))
     assert {each.own for each in efforts(made).stacks.values()} == {RolesEffort(None, None, None)}
@@ -350,12 +350,26 @@ def test_what_is_damaged_of_it_is_named(tmp_path: Path, name: str, missing: str)
     assert str(made.folder / name) in fault and f" {missing}: " in fault
 
 
+def test_a_stack_that_runs_as_another_is_launched_by_that_ones_role_and_launcher(tmp_path: Path) -> None:
+    for name, declared in (("plain", "{}\n"), ("same", "runs_as: plain\n")):
+        (tmp_path / "roles" / name / "meta").mkdir(parents=True)
+        (tmp_path / "roles" / name / "meta" / "stack.yml").write_text(declared)
+    task, launcher = tmp_path / "roles/plain/run.yml", tmp_path / "training/launchers/plain.py"
+    launcher.parent.mkdir(parents=True)
+    launcher.write_text("a = 1\n")
+    before = launching_digest(tmp_path, ["same"])
+    task.write_text("changed\n")
+    assert launching_digest(tmp_path, ["same"]) != before
+    found = describe_stacks(tmp_path, ["same"], DEBIAN).stacks["same"].launcher
+    assert found is not None and (found.file, found.lines) == ("training/launchers/plain.py", 1)
+
+
 def test_what_a_role_says_of_itself_launches_nothing(tmp_path: Path) -> None:
     (tmp_path / "roles" / "plain" / "meta").mkdir(parents=True)
     (tmp_path / "roles" / "plain" / "meta" / "main.yml").write_text("{}")
     before = launching_digest(tmp_path, ["plain"])
     for name in ("meta/facts.yml", "meta/stack.yml", "README.md"):
-        (tmp_path / "roles" / "plain" / name).write_text("title: Plain\n")
+        (tmp_path / "roles" / "plain" / name).write_text("version_of: plain\n")
     assert launching_digest(tmp_path, ["plain"]) == before
     (tmp_path / "roles" / "plain" / "templates").mkdir()
     (tmp_path / "roles" / "plain" / "templates" / "README.md").write_text("a run may get it\n")
