@@ -234,6 +234,7 @@ class Conditions(Settings):
         "runtime": "stack",
         "launcher": "stack",
         "startup_hook": "none",
+        "python_workers": "fresh",
         "rank_environment": {},
         "slow_worker": None,
         "rank_0": "any",
@@ -272,6 +273,8 @@ class Conditions(Settings):
     launcher: Literal["stack", "none"] = "stack"  # the stack's own, or ranks started directly
     # install: a script of the stack's installs libraries anew in each container, before the ranks start.
     startup_hook: Literal["none", "install"] = "none"
+    # Of a stack whose tasks run in Python processes: a new one for each task, or one that stays for the next.
+    python_workers: Literal["fresh", "reused"] = "fresh"
     # Processes of torch's DataLoader that make each rank's batches; 0 = a DataLoader without any, None = no
     # DataLoader. All give equal batches.
     loader_workers: int | None = Field(default=None, ge=0, le=64)

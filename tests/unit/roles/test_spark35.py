@@ -161,7 +161,10 @@ def launched(folder: Path, stack: str) -> dict[str, Any]:
     (folder / "roles/runs/library").mkdir(parents=True)
     (folder / "roles/runs/library/run_job.py").write_text(RECORDER, encoding="utf-8")
     (folder / "launch/logs").mkdir(parents=True)
-    conditions = {"threads": 2, "tokenizing": "before", "rank_environment": {"NCCL_SOCKET_IFNAME": "=eth1"}}
+    conditions = {
+        **{"threads": 2, "tokenizing": "before", "python_workers": "reused"},
+        "rank_environment": {"NCCL_SOCKET_IFNAME": "=eth1"},
+    }
     variables = {
         **{"run_id": "run", "run_dir": str(folder), "run_code": "/code", "run_data": "/data", "run_place": 1},
         **{"run_waits_s": 0, "run_suffix": "-1", "run_nodes": ["w1", "w2"]},
@@ -200,6 +203,7 @@ def test_a_run_is_submitted_with_the_stacks_own_release_and_settings(
     else:
         found = dict(argv[at + 1].split("=", 1) for at, word in enumerate(argv) if word == "--conf")
         assert files == {}
+    assert found["spark.python.worker.reuse"] == "true"
     assert found["spark.driver.port"] == f"{ports}2" and found["spark.executor.cores"] == "4"
     assert found["spark.executor.memory"] == ("3g" if stack == "spark" else "1g")
     assert found["spark.executorEnv.TRAINBED_ENV_DIGEST"] == f"/opt/trainbed/env/{environment}/DIGEST"

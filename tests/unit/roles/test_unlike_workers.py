@@ -32,6 +32,7 @@ def evaluated(
     work |= {"keep_checkpoints": 2, "data_digest": "d"}
     conditions = {
         **{"threads": 1, "tokenizing": "before", "runtime": "stack", "launcher": "stack"},
+        **{"python_workers": "fresh"},
         "rank_environment": {},
     }
     run_spec = {
@@ -172,6 +173,16 @@ def test_spark_loads_the_daemons_defaults_beside_a_runs_properties(
     asked = dict(setting.split("=", 1) for setting in settings[1::2])
     assert asked == properties(found["properties"])
     assert asked["spark.executorEnv.NCCL_SOCKET_IFNAME"] == "=eth1"
+
+
+@pytest.mark.parametrize(("workers", "reuse"), [("fresh", "false"), ("reused", "true")])
+def test_spark_reuses_python_workers_if_asked_to(tmp_path: Path, workers: str, reuse: str) -> None:
+    expressions = {"properties": "{{ spark_properties }}"}
+    role = str(ROOT / "roles/spark")
+    found = evaluated(
+        tmp_path, expressions, ["spark"], {"anna": 1, "worker2": 1}, python_workers=workers, role_path=role
+    )
+    assert properties(found["properties"])["spark.python.worker.reuse"] == reuse
 
 
 def test_variables_of_ranks_reach_every_stack_and_replace_none_of_its_own(tmp_path: Path) -> None:

@@ -43,3 +43,11 @@ def test_the_stacks_here_say_so() -> None:
     for stack in ("ddp", "spark"):
         (reason,) = reasons[stack]
         assert reason.startswith(f"{stack} can't have startup_hook install: it") and "script" in reason
+
+
+def test_python_workers_are_reused_where_there_are_some() -> None:
+    asked = Conditions(python_workers="reused")
+    stacks = ("ddp", "spark", "spark35", "determined")
+    assert {stack for stack in stacks if not why_no_conditions(stack, asked)} == {"spark", "spark35"}
+    (reason,) = why_no_conditions("ddp", asked)
+    assert reason.startswith("ddp can't have python_workers reused: it has no tasks")

@@ -152,7 +152,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("null-step", 100),
         ("threads", 65),
         ("fingerprint", 110),
-        ("spark-releases", 25),
+        ("spark-releases", 45),
         ("unlike", 35),
         ("rank-0", 15),
     ],
