@@ -160,7 +160,7 @@ TEST_WIDE = (
         Part(
             f"{stack}-conforms",
             f"{stack} does what every stack must do",
-            (pytest(*WIDE, "-k", f"stack_conforms and {stack}", "tests/e2e/test_conformance.py"),),
+            (pytest(*WIDE, "-k", f"stack_conforms[{stack}]", "tests/e2e/test_conformance.py"),),
             Nodes.CROWD,
         )
         for stack in declared()
