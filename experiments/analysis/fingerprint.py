@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from experiments.analysis.comparisons import BATCH, sibling
+from experiments.analysis.factors import MS
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.pairing import paired_by_seed
 from experiments.analysis.statistics import Difference, simultaneous
@@ -24,7 +25,6 @@ from experiments.records.record import Record
 Term = Literal["once", "step", "trained", "evaluated"]
 TERMS: Final[tuple[Term, ...]] = ("once", "step", "trained", "evaluated")
 VARIED: Final = ("batch_per_worker", "evaluation", "epochs")
-MS: Final = 1000.0
 Pair = tuple[Record, Record]
 
 

@@ -174,7 +174,7 @@ def _draw(figure: Any, found: Sequence[Answer]) -> None:
 
 def _bars(axes: Any, found: Mapping[str, Difference], published: Mapping[int, float]) -> None:
     left = unexplained(published, total(list(found.values())))
-    rows = [(name, Sum(each.mean, *_ends(each)), FOUND) for name, each in found.items()]
+    rows = [(name, total([each]), FOUND) for name, each in found.items()]
     rows.append((UNEXPLAINED, left, OPEN))
     for at, (_, each, colour) in enumerate(rows):
         error = [[each.mean - each.low], [each.high - each.mean]]
@@ -186,9 +186,3 @@ def _bars(axes: Any, found: Mapping[str, Difference], published: Mapping[int, fl
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_xlabel("line: the dissertation, over its numbers of workers")
     axes.grid(axis="x", color="#dddddd")
-
-
-def _ends(found: Difference) -> tuple[float, float]:
-    if found.low is None or found.high is None:
-        return found.mean, found.mean
-    return found.low, found.high
