@@ -210,6 +210,18 @@ def test_a_run_is_submitted_with_the_stacks_own_release_and_settings(
     assert found["spark.executorEnv.NCCL_SOCKET_IFNAME"] == "=eth1"
 
 
+def test_no_variable_of_its_inventory_needs_one_that_it_gives_the_other_role() -> None:
+    """Ansible would look for each in the other, without end."""
+    given: set[str] = set()
+    for file in ("main", "run", "forget"):
+        tasks = yaml.safe_load((ROOT / f"roles/spark35/tasks/{file}.yml").read_text(encoding="utf-8"))
+        given |= {name for task in tasks for name in task.get("vars", {})}
+    said = (ROOT / "inventory/common/spark35.yml").read_text(encoding="utf-8")
+    needed = {word for value in yaml.safe_load(said).values() for word in re.findall(r"\w+", str(value))}
+    assert "spark_noted_cores" in given and "cores_left_out" in needed
+    assert given.isdisjoint(needed)
+
+
 @pytest.mark.parametrize("minor", [11, 12])
 def test_it_is_left_out_where_there_is_no_lock_for_the_nodes_python(tmp_path: Path, minor: int) -> None:
     facts = {"ansible_facts": {"python": {"version": {"major": 3, "minor": minor}}}}
