@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from experiments.matrix.ladders import ladder_faults
 from experiments.matrix.model import FIELDS, FROM_DATA, OF_DATA, Matrix
+from experiments.matrix.recipes import RecipeError, Recipes, expanded
 from experiments.matrix.seeds import WARM_UP_SEEDS, seed_faults
 from experiments.matrix.specification import make_specification
 from experiments.matrix.target import target_fault
@@ -47,7 +48,7 @@ def load_matrix(name_or_path: str) -> Matrix:
     outside = _outside_workload(file, path.parent)
     known = {} if outside is None else {"workload": outside.name, "workload_digest": outside.digest}
     try:
-        matrix = Matrix.model_validate(_with_script(file) | known)
+        matrix = Matrix.model_validate(_with_recipes(_with_script(file) | known, file))
     except ValidationError as error:
         raise UserError(explain(error, file.where(*_places(error)))) from error
     if matrix.name != path.stem:
@@ -86,6 +87,16 @@ def _with_script(file: NumberedYaml) -> dict[str, Any]:
     if isinstance(data, dict):
         content["data"] = data | {"script": script}
     return content | {"workload": SCRIPT}
+
+
+def _with_recipes(content: dict[str, Any], file: NumberedYaml) -> dict[str, Any]:
+    """The content; `recipes` and `design` are short for axes and rows."""
+    if content.keys().isdisjoint(Recipes.model_fields):
+        return content
+    try:
+        return expanded(content)
+    except RecipeError as error:
+        raise UserError(f"{file.where(error.place)}: {error}") from error
 
 
 def _outside_workload(file: NumberedYaml, folder: Path) -> Outside | None:
@@ -127,7 +138,8 @@ def _check_fields(matrix: Matrix, file: NumberedYaml) -> None:
     of_data = frozenset(type(matrix.data).model_fields)
     for part, allowed in (("axes", FIELDS | {"stack"}), ("defaults", FIELDS)):
         for name in getattr(matrix, part):
-            where = file.where((part, name))
+            written = _written(file, (part, name))
+            where = file.where(written)
             if name.startswith(OF_DATA) and part == "axes":
                 if name.removeprefix(OF_DATA) not in of_data:
                     raise UserError(
@@ -141,7 +153,7 @@ def _check_fields(matrix: Matrix, file: NumberedYaml) -> None:
                 raise UserError(f"{where}: {part}.{name} comes from `{top}` at the top; remove it{axis}.")
             if name not in allowed:
                 raise UserError(
-                    f"{where}: {part}.{name} is not a field of the work or the conditions; "
+                    f"{where}: {written[0]}.{name} is not a field of the work or the conditions; "
                     f"the fields are {_list(allowed)}."
                 )
             if part == "defaults" and name in matrix.axes:
@@ -194,7 +206,7 @@ def _check_values(matrix: Matrix, combinations: list[dict[str, Any]], file: Numb
     for combination in combinations:
         fault = batch_fault(matrix.fields_of(combination))
         if fault is not None:
-            where = file.where(_origin(matrix, combination, (GLOBAL_BATCH,)))
+            where = file.where(_origin(matrix, combination, (GLOBAL_BATCH,), file))
             raise UserError(f"{where}: {fault}")
         try:
             specification = make_specification(matrix, combination)
@@ -202,7 +214,7 @@ def _check_values(matrix: Matrix, combinations: list[dict[str, Any]], file: Numb
             raise UserError(explain(error, _where(matrix, combination, error, file))) from error
         seed = specification.work.seed
         if matrix.order.warm_ups and seed >= WARM_UP_SEEDS:
-            where = file.where(_origin(matrix, combination, ("seed",)))
+            where = file.where(_origin(matrix, combination, ("seed",), file))
             raise UserError(
                 f"{where}: seeds from {WARM_UP_SEEDS:,} on are reserved for warm-ups; take one smaller than "
                 f"{seed}, or set `warm_ups: false` under order."
@@ -215,13 +227,13 @@ def _where(matrix: Matrix, combination: dict[str, Any], error: ValidationError, 
     if ("data",) in faults:  # values that are good by themselves contradict one another
         named = {axis: combination[axis] for axis in matrix.data_axes}
         faults += [(axis,) for axis in named]
-    places = [_origin(matrix, combination, place) for place in faults]
+    places = [_origin(matrix, combination, place, file) for place in faults]
     named = named if any(places) else combination
     told = f" (with {', '.join(f'{name}={value}' for name, value in named.items())})" if named else ""
     return file.where(*places) + told
 
 
-def _origin(matrix: Matrix, combination: dict[str, Any], place: Place) -> Place:
+def _origin(matrix: Matrix, combination: dict[str, Any], place: Place, file: NumberedYaml) -> Place:
     """Where the file sets the value that the specification has at `place`."""
     inner = place[1:] if place and place[0] in ("work", "conditions") else place
     if inner[:1] == ("data",):
@@ -233,11 +245,22 @@ def _origin(matrix: Matrix, combination: dict[str, Any], place: Place) -> Place:
         return ()
     name = str(inner[0])
     row = next((at for at, made in matrix.from_rows() if made == combination), None)
-    if row is not None and name in combination and combination[name] not in matrix.axes[name]:
-        return ("rows", row, name, *inner[1:])
-    if name in combination:
-        return ("axes", name, matrix.axes[name].index(combination[name]), *inner[1:])
-    return ("defaults", *inner)
+    if name not in combination:
+        return ("defaults", *inner)
+    value = combination[name]
+    if row is not None and value not in matrix.axes[name]:
+        return _written(file, ("rows", row, name, *inner[1:]), value)
+    return _written(file, ("axes", name, matrix.axes[name].index(value), *inner[1:]), value)
+
+
+def _written(file: NumberedYaml, place: Place, *values: Any) -> Place:
+    """`place`; if nothing is written there, what stands for it in a recipe, if possible with such a value."""
+    if "recipes" not in file.content or place[:2] in file.lines:
+        return place
+    name = place[2] if place[0] == "rows" else place[1]
+    named = [at for at in file.lines if at[:1] == ("recipes",) and at[2:] == (name,)]
+    having = [at for at in named if file.content["recipes"][at[1]][name] in values]
+    return next(iter(having or named), ("recipes",))
 
 
 def _places(error: ValidationError) -> list[Place]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from experiments.matrix.loading import REQUIRED_AXES, SCRIPT
 from experiments.matrix.model import CONDITION_FIELDS, FROM_CLUSTER, OF_DATA, WORK_FIELDS, Matrix
+from experiments.matrix.recipes import NOT_IN_RECIPES, Recipes
 from experiments.matrix.workers import ALL, GLOBAL_BATCH
 from training.registry import DEFAULT, built_in, settings_of
 from training.settings import ModelSettings
@@ -43,6 +44,13 @@ def schema() -> Schema:
     properties["data"].pop("required")  # which is for each workload to say
     fields = _fields()
     properties["defaults"] = {"type": "object", "properties": fields, "additionalProperties": False}
+    properties |= Recipes.model_json_schema()["properties"]
+    of_recipe = {name: each for name, each in fields.items() if name not in NOT_IN_RECIPES}
+    properties["recipes"]["additionalProperties"] |= {
+        "properties": of_recipe,
+        "patternProperties": {f"^{re.escape(OF_DATA)}": {}},
+        "additionalProperties": False,
+    }
     several = {name: _several(each) for name, each in fields.items()}
     several["stack"] = _several({"type": "string"})
     several["workers"] = {"anyOf": [{"const": ALL}, several["workers"]]}
