@@ -30,7 +30,7 @@ carries = requirements/bootstrap check && $(if $(accepts),,python3 roles/testbed
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo unit test test-wide inventory testbed testbed-down provision uninstall verify status conformance plan matrix watch campaigns history report compare export search bench gpu-check lint lock clean
+.PHONY: help demo unit test test-wide inventory testbed testbed-down provision uninstall verify status conformance plan matrix watch campaigns history answer report compare export search bench gpu-check lint lock clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 }' Makefile

@@ -190,11 +190,10 @@ def _report(matrix: str, campaign: str | None, mlflow: Path | None, screen: Scre
 
 def _answer(paths: Sequence[Path], out: Path, screen: Screen) -> int:
     from experiments.analysis.analysis import analyse
-    from experiments.analysis.answer import answers
     from experiments.report.answer import write_answer
 
     analyses = [analyse(open_campaign(_only_campaign(path, screen))) for path in paths]
-    for path in write_answer(answers(analyses), out):
+    for path in write_answer(analyses, out):
         screen.line(str(path))
     return 0
 

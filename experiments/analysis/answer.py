@@ -1,51 +1,31 @@
 """What is known of the dissertation's question, by several campaigns: which suspect adds how much to a step.
 
 The dissertation's stacks took some time more than its baseline for every step, and some once. Each suspect
-was measured on two stacks; only what one of them pays *more* for it can explain a ratio between them. What
-all suspects together can't explain is *unexplained*.
+was measured on two stacks, or on the only one that had it; only what one of them pays *more* for it can
+explain a ratio between them. What all suspects together can't explain is *unexplained*.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
 
-from experiments.analysis.added import PARTS, STEPS, Added
 from experiments.analysis.analysis import Analysis
-from experiments.analysis.comparisons import STEPS as STEPS_OF
-from experiments.analysis.comparisons import published_split
-from experiments.analysis.dissertation import Dissertation
+from experiments.analysis.comparisons import STEPS, published_split
+from experiments.analysis.dissertation import Dissertation, dissertation
 from experiments.analysis.factors import MS
-from experiments.analysis.statistics import Difference
-from experiments.matrix.model import CONDITION_FIELDS
-
-Kind = Literal["training", "simulated", "script"]
-KINDS: Final[tuple[Kind, ...]] = ("training", "simulated", "script")  # what says more comes first
-IN_EPOCHS: Final = (STEPS, "evaluation")  # parts that grow with the work
-
-
-@dataclass(frozen=True)
-class Suspect:
-    """A factor's value on a stack, or the stack itself, in ms of train_s a step."""
-
-    campaign: str  # the matrix
-    kind: Kind
-    workers: int
-    factor: str  # empty: the stack itself, with every factor at its first value
-    value: Any
-    first: Any
-    more: Difference  # on the stack than on the baseline
-    on_baseline: Difference | None = None
-
-
-@dataclass(frozen=True)
-class Sum:
-    """A sum, and the sums of the intervals' ends, between which it lies if every interval holds."""
-
-    mean: float
-    low: float
-    high: float
+from experiments.analysis.statistics import differences_together
+from experiments.analysis.suspects import (
+    KINDS,
+    RELEASE,
+    Kind,
+    Sum,
+    Suspect,
+    alone_once,
+    kind_of,
+    parts_once,
+    suspects,
+)
 
 
 @dataclass(frozen=True)
@@ -58,58 +38,89 @@ class Published:
 
 @dataclass(frozen=True)
 class Answer:
-    """What is known of one stack."""
+    """What is known of one stack.
+
+    Intervals hold at once for all steps of one kind, and for all that a run takes once.
+    """
 
     stack: str
     baseline: str
     published: Published
-    suspects: list[Suspect]  # all with an interval, the stack itself first
-    counted: list[Suspect]  # of each factor the one that can explain most
-    once: Added | None  # the parts of its runs that don't grow with the work, where there are any
+    steps: list[Suspect]  # ms a step, the stack itself first
+    parts: list[Suspect]  # of its runs that don't grow with the work, in seconds
+    once: list[Suspect]  # seconds more outside of train_s for factors that other stacks don't have
+
+    def of(self, kind: Kind) -> list[Suspect]:
+        """What runs of a kind say of a step."""
+        return [each for each in self.steps if each.kind == kind]
+
+    def counted(self, kind: Kind) -> list[Suspect]:
+        """The stack itself, by its release of the dissertation if that was run, and of each factor one."""
+        usable = [each for each in self.of(kind) if _is_usable(each)]
+        alone = [each for each in usable if not each.factor]
+        alone = [each for each in alone if each.stack != self.stack] or alone
+        itself = [_most(alone)] if alone else []
+        factors = [each for each in usable if each.factor and not any(_holds(own, each) for own in itself)]
+        return [*itself, *self._counted(factors, itself)]
 
     @property
-    def explained_ms(self) -> Sum:
-        """What the suspects add up to, each taken once, in ms a step."""
-        return total([suspect.more for suspect in self.counted])
+    def counted_once(self) -> list[Suspect]:
+        """The parts, and of each factor one."""
+        parts = [each for each in self.parts if _is_usable(each)]
+        return [*parts, *self._counted([each for each in self.once if _is_usable(each)], parts)]
 
-    @property
-    def parts(self) -> dict[str, Difference]:
-        """Seconds that the stack takes more once, by part."""
-        if self.once is None:
-            return {}
-        return {
-            part.name: part.added[self.stack]
-            for part in self.once.parts
-            if part.name in PARTS and part.name not in IN_EPOCHS and self.stack in part.added
-        }
+    def _counted(self, factors: Sequence[Suspect], direct: Sequence[Suspect]) -> list[Suspect]:
+        """Of each factor the one that can explain most; the release only if it is not compared directly."""
+        names = dict.fromkeys(each.factor for each in factors)
+        if any(each.stack != self.stack for each in direct):
+            names.pop(RELEASE, None)
+        return [_most([each for each in factors if each.factor == name]) for name in names]
 
 
 def answers(analyses: Sequence[Analysis]) -> list[Answer]:
     """One answer for each stack that the dissertation compares with its baseline, by these campaigns."""
-    if not analyses:
-        return []
-    found, there = [], analyses[0].dissertation
+    there = dissertation()
+    looks = max((each.figures.campaign.looks for each in analyses), default=1)
     baseline, *others = there.stacks
+    found = []
     for stack in others:
-        suspects = [each for analysis in analyses for each in _suspects(analysis, stack)]
-        suspects.sort(key=lambda each: (bool(each.factor), each.factor))
-        once = [each for analysis in analyses for each in _once(analysis, stack)]
+        published = _published(there, stack, baseline)
+        steps = [each for one in analyses for each in suspects(one, stack, published.step_ms)]
+        steps.sort(key=lambda each: (bool(each.factor), each.factor))
+        by_kind = [_together([each for each in steps if each.kind == kind], looks) for kind in KINDS]
+        parts = _parts(analyses, stack)
+        once = [each for one in analyses for each in alone_once(one, stack)]
+        together = _together([*parts, *once], looks)
         found.append(
             Answer(
-                stack=stack,
-                baseline=baseline,
-                published=_published(there, stack, baseline),
-                suspects=suspects,
-                counted=_counted(suspects),
-                once=max(once, key=lambda each: len(each.baseline.records), default=None),
+                *(stack, baseline, published),
+                steps=[each for kind in by_kind for each in kind],
+                parts=together[: len(parts)],
+                once=together[len(parts) :],
             )
         )
     return found
 
 
+def explained(found: Iterable[Suspect]) -> Sum:
+    """What suspects add up to, as measured."""
+    return _sum([each.measured for each in found])
+
+
+def bounds(found: Iterable[Suspect]) -> Sum:
+    """Between what they lie with the dissertation's samples in a step, and with the noise."""
+    return _sum([each.bounds for each in found])
+
+
+def unexplained(published: Mapping[int, float], found: Sequence[Suspect]) -> Sum:
+    """What suspects leave of the dissertation's figures, which are one for each number of workers."""
+    there, known = list(published.values()), bounds(found)
+    return Sum(sum(there) / len(there) - known.mean, min(there) - known.high, max(there) - known.low)
+
+
 def _published(there: Dissertation, stack: str, baseline: str) -> Published:
     step_ms, once_s = {}, {}
-    for workers in STEPS_OF:
+    for workers in STEPS:
         own, base = (published_split(there, each, workers) for each in (stack, baseline))
         if own is not None and base is not None:
             step_ms[workers] = (own.step_s - base.step_s) * MS
@@ -117,75 +128,50 @@ def _published(there: Dissertation, stack: str, baseline: str) -> Published:
     return Published(step_ms, once_s)
 
 
-def _suspects(analysis: Analysis, stack: str) -> Iterator[Suspect]:
-    """What a campaign says of a stack; without factors, only of the stack itself."""
-    matrix, kind = analysis.figures.campaign.matrix, _kind(analysis)
-    if analysis.figures.campaign.baseline != analysis.dissertation.stacks[0]:
-        return
-    mine = [each for each in analysis.recipes if each.other == stack]
-    for each in mine:
-        yield Suspect(matrix, kind, each.workers, "", None, None, each.stack_alone)
-        # What belongs to the work, as its batch does, is no suspect.
-        for effect in (of for of in each.effects if kind == "script" or of.factor in CONDITION_FIELDS):
-            yield Suspect(
-                *(matrix, kind, each.workers, effect.factor, effect.value, effect.first),
-                more=effect.more_on_other,
-                on_baseline=effect.on_baseline,
-            )
-    if not mine:
-        for comparison in analysis.comparisons:
-            if comparison.cell.stack == stack:
-                more = _in_ms(comparison.more_a_step)
-                yield Suspect(matrix, kind, comparison.cell.workers, "", None, None, more)
+def _parts(analyses: Sequence[Analysis], stack: str) -> list[Suspect]:
+    """The parts of a run by the cell of the baseline with the most runs, if there is one.
 
-
-def _kind(analysis: Analysis) -> Kind:
-    if analysis.figures.campaign.simulated:
-        return "simulated"
-    own = any(record.specification.work.data.has_own_loop for record in analysis.figures.counting)
-    return "script" if own else "training"
-
-
-def _counted(suspects: Sequence[Suspect]) -> list[Suspect]:
-    """Of each factor the best evidence, and of several values the one that can explain most.
-
-    Training is better evidence than a simulation, and that than a script; of two campaigns of a kind, that
-    with the narrower interval is.
+    If some were compared with the dissertation's release of the stack, only they are asked.
     """
-    chosen: dict[str, Suspect] = {}
-    for factor in dict.fromkeys(each.factor for each in suspects):
-        known = [each for each in suspects if each.factor == factor and each.more.high is not None]
-        best = [each for kind in KINDS for each in known if each.kind == kind][:1]
-        alike = [each for each in known if best and each.kind == best[0].kind]
-        by_value: dict[str, Suspect] = {}
-        for each in sorted(alike, key=_width):
-            by_value.setdefault(repr(each.value), each)
-        if by_value:
-            chosen[factor] = max(by_value.values(), key=lambda each: each.more.high or 0.0)
-    return list(chosen.values())
+    found = [
+        (name != stack, len(each.baseline.records), list(parts_once(each, name, one.figures.campaign.matrix)))
+        for one in analyses
+        if kind_of(one.figures) == "training" and one.figures.campaign.baseline == one.dissertation.stacks[0]
+        for name in one.dissertation.family(stack)
+        for each in one.added
+        if any(cell.stack == name for cell in each.cells)
+    ]
+    return max(found, key=lambda each: each[:2], default=(False, 0, []))[2]
 
 
-def _width(suspect: Suspect) -> float:
-    assert suspect.more.low is not None and suspect.more.high is not None  # only such are asked for
-    return suspect.more.high - suspect.more.low
+def _is_usable(found: Suspect) -> bool:
+    return found.doubt is None and found.more.high is not None
 
 
-def _once(analysis: Analysis, stack: str) -> Iterator[Added]:
-    if _kind(analysis) == "training":
-        yield from (each for each in analysis.added if any(cell.stack == stack for cell in each.cells))
+def _most(alike: Sequence[Suspect]) -> Suspect:
+    """Of several values, the one that can explain most, each by its sharpest evidence."""
+    by_value: dict[str, Suspect] = {}
+    for each in sorted(alike, key=lambda one: one.bounds.high - one.bounds.low):
+        by_value.setdefault(repr(each.value), each)
+    return max(by_value.values(), key=lambda each: each.bounds.high)
 
 
-def _in_ms(found: Difference) -> Difference:
-    def ms(seconds: float | None) -> float | None:
-        return None if seconds is None else seconds * MS
-
-    return replace(found, mean=found.mean * MS, low=ms(found.low), high=ms(found.high), error=ms(found.error))
+def _holds(itself: Suspect, factor: Suspect) -> bool:
+    """Whether the stack itself was measured with that value of the factor, so that it is in it already."""
+    return bool(getattr(itself.conditions, factor.factor, factor.first) == factor.value)
 
 
-def total(found: Sequence[Difference]) -> Sum:
-    """The sum of differences; one without an interval counts with its mean."""
+def _together(found: Sequence[Suspect], looks: int) -> list[Suspect]:
+    """The same, with intervals that hold for all of them at once, those of the baseline included."""
+    beside = [each.on_baseline for each in found if each.on_baseline is not None]
+    corrected = iter(differences_together([*(each.more for each in found), *beside], looks))
+    together = [replace(each, more=next(corrected)) for each in found]
+    return [
+        each if each.on_baseline is None else replace(each, on_baseline=next(corrected)) for each in together
+    ]
+
+
+def _sum(found: Sequence[Sum]) -> Sum:
     return Sum(
-        sum(each.mean for each in found),
-        sum(each.mean if each.low is None else each.low for each in found),
-        sum(each.mean if each.high is None else each.high for each in found),
+        sum(each.mean for each in found), sum(each.low for each in found), sum(each.high for each in found)
     )

@@ -93,6 +93,16 @@ class PublishedFeature(FrozenModel):
     names: list[str] = Field(default_factory=list)  # what it names one by one
 
 
+class OwnCondition(FrozenModel):
+    """A condition of matrices that one of its stacks had, and the ones that it is compared with had not."""
+
+    stack: str
+    condition: str
+    value: str
+    where: str  # it says so
+    settled: bool  # False: it says otherwise elsewhere
+
+
 class Contradiction(FrozenModel):
     """A place where the dissertation's text and tables disagree."""
 
@@ -111,12 +121,18 @@ class Dissertation(FrozenModel):
     questions: list[Question]
     aspects: list[Aspect]
     features: dict[str, dict[str, PublishedFeature]]  # by feature and stack
+    releases: dict[str, str]  # stacks of this project that are its release of one of its stacks
+    own_conditions: list[OwnCondition]
     contradictions: list[Contradiction]
 
     @property
     def stacks(self) -> list[str]:
         """Those that it compares."""
         return list(dict.fromkeys(run.stack for run in self.runs))
+
+    def family(self, stack: str) -> list[str]:
+        """One of its stacks, and those that are its release of it."""
+        return [stack, *(name for name, of in self.releases.items() if of == stack)]
 
     def run(self, stack: str, workers: int, epochs: int) -> PublishedRun | None:
         """Its run of a stack; None if it has none."""

@@ -20,6 +20,7 @@ from experiments.analysis.factors import MS
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.pairing import paired_by_seed
 from experiments.analysis.statistics import Difference, simultaneous
+from experiments.analysis.step_samples import samples_of_a_run
 from experiments.records.record import Record
 
 Term = Literal["once", "step", "trained", "evaluated"]
@@ -101,11 +102,9 @@ def _more_s(above: Record, below: Record) -> float:
 
 def _grown(record: Record) -> list[float]:
     """How much of each term a run has: one, its steps, a rank's samples in batches of the dissertation."""
-    work, how = record.specification.work, record.specification.conditions.evaluation
-    trained = min(work.data.train, work.steps_per_epoch * work.global_batch) * work.epochs / work.world_size
-    evaluations = 0 if how == "none" else -(-work.epochs // work.evaluate_every_epochs)
-    evaluated = work.data.validation * evaluations / (work.world_size if how == "sharded" else 1)
-    return [1.0, float(work.steps), trained / BATCH, evaluated / BATCH]
+    specification = record.specification
+    whole = samples_of_a_run(specification)
+    return [1.0, float(specification.work.steps), whole.trained / BATCH, whole.evaluated / BATCH]
 
 
 def _unit(term: Term) -> float:

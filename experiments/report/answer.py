@@ -1,20 +1,26 @@
-"""The answer to the dissertation's question over several campaigns, as a page with one picture."""
+"""The answer to the dissertation's question over several campaigns, as a page with a picture of each kind."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from experiments.analysis.answer import Answer, Sum, Suspect, total
+from experiments.analysis.analysis import Analysis
+from experiments.analysis.answer import Answer, answers, bounds, explained, unexplained
 from experiments.analysis.statistics import Difference
-from experiments.report.formats import Format, Value, interval, quantity
+from experiments.analysis.step_samples import PUBLISHED, Samples
+from experiments.analysis.suspects import KINDS, Doubt, Kind, Sum, Suspect
+from experiments.report.answer_plots import answer_plots, suspect_text
+from experiments.report.formats import TENTHS, Format, Value, interval, number, plain_interval, quantity
 from experiments.report.names import value_text
-from experiments.report.plots import render
 from experiments.report.sections.factors import ITSELF
+from experiments.report.sections.settling import TITLE as SETTLING
+from experiments.report.sections.settling import settling_table
+from experiments.report.sections.stack_comparisons import doubt_of
 from experiments.report.tables import Table, columns
-from experiments.report.writer import render_page
+from experiments.report.writer import plots_inside, render_page
 from experiments.util.files import write_whole
 from experiments.util.words import counted, listed
 
@@ -22,136 +28,249 @@ TITLE: Final = "Why: the suspects, one by one"
 MS: Final = Format(1, unit=" ms")
 WHOLE_MS: Final = Format(unit=" ms")
 SECONDS: Final = Format(1, unit=" s")
-UNEXPLAINED: Final = "unexplained"
-FOUND, OPEN, LINE = "#0072b2", "#bbbbbb", "#d55e00"  # Okabe and Ito's, and a grey
-INCHES_A_BAR: Final = 0.32
-KINDS: Final = {
-    "training": "real training",
-    "simulated": "a simulated accelerator",
-    "script": "a script with a loop of its own",
+TITLES: Final[dict[Kind, str]] = {
+    "training": "a step of real training",
+    "simulated": "a simulated step: nothing was trained",
+    "script": "a step of a script with a loop of its own",
+}
+MEANING: Final[dict[Kind, str]] = {
+    "training": (
+        "Samples are those of one rank, on average. With equal evaluation: between what the figure lies for "
+        "a step of {there}, wherever in a step the cost is, with the noise floor added."
+    ),
+    "simulated": (
+        "A wait took the place of training. These figures are in no sum, and stand beside none of the "
+        "dissertation's."
+    ),
+    "script": (
+        "It does no work of the dissertation's; its start and its imports are in its train_s, spread over "
+        "its steps. These figures are in no sum, and stand beside none of the dissertation's."
+    ),
+}
+ANOTHER: Final = "no: another row counts"
+NO_INTERVAL: Final = "no: too few pairs for an interval"
+DOUBTS: Final[dict[Doubt, str]] = {
+    "workload": "no: another workload",
+    "batch": "no: another batch",
+    "slots": "no: several ranks to a worker",
+    "workers": "no: other numbers of workers",
+    "nothing evaluated": "no: it evaluates nothing",
+    "one stack": "no: what {baseline} pays for it was not measured",
+    "unsettled": "no: the dissertation says both",
+    "unequal": "no: equal work ended with other weights",
 }
 
 
 @dataclass(frozen=True)
 class _Section:
-    """What the page says of a stack."""
+    """A heading, with text and tables."""
 
     title: str
     text: str
-    steps: Table
-    once: Table
+    tables: list[Table]
 
 
-def write_answer(found: Sequence[Answer], folder: Path) -> list[Path]:
-    """Writes answer.md and the picture in it, answer.svg, into a folder, which is made; their paths."""
-    folder.mkdir(parents=True, exist_ok=True)
-    picture = render("answer", lambda figure: _draw(figure, found))["answer.svg"]
+def write_answer(analyses: Sequence[Analysis], folder: Path) -> list[Path]:
+    """Writes answer.md, answer.html and the pictures in them into a folder, which is made; their paths."""
+    refused = [each for each in analyses if doubt_of(each.figures)]
+    usable = [each for each in analyses if not doubt_of(each.figures)]
+    found = answers(usable)
+    pictures = answer_plots(found)
+    settling = settling_table(usable, refused)
     content = {
         "title": TITLE,
-        "before": _before(found),
-        "shows": "What each suspect adds to a step, and each part of a run once, beside the dissertation.",
-        "stacks": [_section(each) for each in found],
-        "sections": [],  # of the report, to which a table's cells may link
+        "before": _before(found, usable),
+        "refused": [f"{_name(each)}: {doubt_of(each.figures).strip()}" for each in refused],
+        "plots": plots_inside(pictures),
+        "parts": [*(_section(each) for each in found), _Section(SETTLING, settling.before, [settling])],
+        "sections": set(),  # of the report, to which a table's cells may link
     }
     written: dict[str, str | bytes] = {
         "answer.md": render_page("answer.md.j2", content, html=False),
-        "answer.svg": picture,
+        "answer.html": render_page("answer.html.j2", content, html=True),
+        **{name: data for name, data in pictures.items() if name.endswith(".svg")},
     }
+    folder.mkdir(parents=True, exist_ok=True)
     for name, text in written.items():
         write_whole(folder / name, text)
     return [folder / name for name in written]
 
 
-def unexplained(published: Mapping[int, float], explained: Sum) -> Sum:
-    """What is left of the dissertation's figures, which are one for each number of workers."""
-    there = list(published.values())
-    return Sum(
-        sum(there) / len(there) - explained.mean, min(there) - explained.high, max(there) - explained.low
-    )
-
-
-def _before(found: Sequence[Answer]) -> str:
-    campaigns = list(dict.fromkeys(each.campaign for answer in found for each in answer.suspects))
+def _before(found: Sequence[Answer], usable: Sequence[Analysis]) -> str:
+    campaigns = listed([_name(each) for each in usable]) if usable else "none that counts"
     return (
-        f"Campaigns: {listed(campaigns)}. Each factor is measured on {found[0].baseline} and on another "
-        "stack. Only what the other one pays more for it can explain why it was slower. Intervals hold all "
-        "at once within a campaign (95 %, Bonferroni). Of each factor the best evidence counts: training "
-        "before a simulation, and that before a script; then the narrower interval; and of several values "
-        "the one that can explain most. The ends of a sum are the sums of the intervals' ends, so it is "
-        "certain rather than sharp. What is left of the dissertation's figure is unexplained."
+        f"Campaigns: {campaigns}. Each factor is measured on {found[0].baseline} and on another stack. Only "
+        "what the other one pays more for it can explain why it was slower; what only one stack has is a "
+        "suspect where the dissertation had it. Real training, simulated steps and scripts are never in one "
+        "sum. In brackets are 95 % intervals; those of a table hold for all its rows at once (Bonferroni). "
+        "Of each factor the sharpest evidence counts, and of several values the one that can explain most. "
+        "The ends of a sum are the sums of the ends, so it is certain rather than sharp. What is left of the "
+        "dissertation's figure is unexplained."
     )
+
+
+def _name(analysis: Analysis) -> str:
+    campaign = analysis.figures.campaign
+    return f"{campaign.matrix} ({campaign.name})"
 
 
 def _section(answer: Answer) -> _Section:
-    return _Section(answer.stack, _text(answer), _steps_table(answer), _once_table(answer))
+    tables = [_steps_table(answer, kind) for kind in KINDS if answer.of(kind)]
+    return _Section(answer.stack, _text(answer), [*tables, _once_table(answer)])
 
 
 def _text(answer: Answer) -> str:
-    there = answer.published
+    there, found = answer.published, answer.counted("training")
     text = (
         f"In the dissertation a step of {answer.stack} took {_range(there.step_ms, MS)} more than one of "
-        f"{answer.baseline}, and a run {_range(there.once_s, SECONDS)} more once."
+        f"{answer.baseline}, and a run {_range(there.once_s, SECONDS)} more once. {_published_step()}"
     )
-    if not answer.counted:
-        return f"{text} No run here says anything about a step."
-    explained, factors = answer.explained_ms, sum(bool(each.factor) for each in answer.counted)
-    left = unexplained(there.step_ms, explained)
-    what = f", and what it pays more for {counted(factors, 'factor')}, add up to" if factors else " is"
+    if not found:
+        return f"{text} No run here says anything about such a step."
+    measured, likely, factors = explained(found), bounds(found), sum(bool(each.factor) for each in found)
+    own = "what the stack adds by itself" if len(found) > factors else ""
+    more = f"what it pays more for {counted(factors, 'factor')}" if factors else ""
+    says = "add up to" if (own and more) or factors > 1 else "is"
     text = (
-        f"{text} Here, what the stack adds by itself{what} {quantity(explained.mean, MS)} a step "
-        f"({interval(explained.low, explained.high, MS)})."
+        f"{text} Here, {' and '.join(filter(None, (own, more)))} {says} {quantity(measured.mean, MS)} a step "
+        f"({interval(measured.low, measured.high, MS)}), {_samples_text(found)}. With the dissertation's "
+        f"share of evaluation, wherever in a step the cost is, and with the noise floor added, that is "
+        f"{interval(likely.low, likely.high, MS)}.{_without_noise(found)}"
     )
+    left = unexplained(there.step_ms, found)
     if left.low > 0:
-        return f"{text} So at least {quantity(left.low, WHOLE_MS)} have a cause that was not measured here."
+        return (
+            f"{text} So at least {quantity(left.low, WHOLE_MS)} of a step there have a cause that was not "
+            "measured here, or that takes longer on its machines."
+        )
     return f"{text} That is not sharp enough to say that anything is left."
+
+
+def _without_noise(found: Sequence[Suspect]) -> str:
+    unknown = list(dict.fromkeys(each.campaign for each in found if not each.noise))
+    return f" Of {listed(unknown)} no noise is known (no A/A test)." if unknown else ""
+
+
+def _published_step() -> str:
+    trained, evaluated = (number(each) for each in (PUBLISHED.trained, PUBLISHED.evaluated))
+    return (
+        f"Such a step trains on {trained} reviews on each rank and evaluates {evaluated}, if the ranks share "
+        "the evaluation, which it does not say."
+    )
+
+
+def _samples_text(found: Sequence[Suspect]) -> str:
+    known = [each.samples for each in found if each.samples is not None]
+    trained = _span([each.trained for each in known])
+    return (
+        f"in steps that train on {trained} samples and evaluate {_span([each.evaluated for each in known])}"
+    )
+
+
+def _span(values: Iterable[float]) -> str:
+    each = sorted(values)
+    return " to ".join(dict.fromkeys(number(end) for end in (each[0], each[-1])))
 
 
 def _range(published: Mapping[int, float], form: Format) -> str:
     return interval(min(published.values()), max(published.values()), form)
 
 
-def _steps_table(answer: Answer) -> Table:
-    words = ("suspect", "value", "against", "campaign", "measured with", "counted")
+def _steps_table(answer: Answer, kind: Kind) -> Table:
+    there = f"{number(PUBLISHED.trained)} samples trained on and {number(PUBLISHED.evaluated)} evaluated"
+    beside = kind == "training"
+    names = ["suspect", "value", "against", "campaign", "stack", "workers", "pairs"]
+    names += ["trained on", "evaluated"] if beside else []
+    names += [f"on {answer.baseline}, ms", f"more on {answer.stack}, ms"]
+    names += ["with equal evaluation, ms", "counted"] if beside else ["drawn"]
+    counts = answer.counted(kind)
+    words = ("suspect", "value", "against", "campaign", "stack", "counted", "drawn")
+    rows = [_step_row(each, answer, counts, beside=beside) for each in answer.of(kind)]
     return Table(
-        title=answer.stack,
-        before="",
-        columns=columns(
-            *("suspect", "value", "against", "campaign", "measured with", "workers", "pairs"),
-            *(f"on {answer.baseline}, ms", f"more on {answer.stack}, ms", "counted"),
-            words=words,
-        ),
-        rows=[_step_row(each, counts=each in answer.counted) for each in answer.suspects],
+        title=f"{answer.stack}, {TITLES[kind]}",
+        before=MEANING[kind].format(there=there),
+        columns=columns(*names, words=words),
+        rows=[*rows, _published_row(answer)] if beside else rows,
     )
 
 
-def _step_row(suspect: Suspect, *, counts: bool) -> list[Value | str]:
+def _step_row(
+    suspect: Suspect, answer: Answer, counts: Sequence[Suspect], *, beside: bool
+) -> list[Value | str]:
+    samples = suspect.samples or Samples(0, 0)
+    known = suspect.doubt is None and suspect.more.high is not None
+    bound = suspect.bounds if beside and known else None
     return [
-        suspect.factor or ITSELF,
+        suspect_text(suspect) or ITSELF,
         value_text(suspect.value) if suspect.factor else "",
         value_text(suspect.first) if suspect.factor else "",
         suspect.campaign,
-        KINDS[suspect.kind],
+        suspect.stack,
         Value(suspect.workers),
         Value(suspect.more.n),
+        *([Value(samples.trained), Value(samples.evaluated)] if beside else []),
         _value(suspect.on_baseline, MS) if suspect.on_baseline else "",
         _value(suspect.more, MS),
-        "yes" if counts else "",
+        *([_bound(bound)] if beside else []),
+        _counts(suspect, answer, counts),
     ]
 
 
+def _published_row(answer: Answer) -> list[Value | str]:
+    """The dissertation's own figure, as the last row."""
+    ends = answer.published.step_ms
+    return [
+        *("the dissertation's overhead", "", "", "", answer.stack, " to ".join(map(number, ends)), ""),
+        *(Value(PUBLISHED.trained), Value(PUBLISHED.evaluated), ""),
+        plain_interval(min(ends.values()), max(ends.values()), replace(TENTHS, signed=True)),
+        *("", ""),
+    ]
+
+
+def _counts(suspect: Suspect, answer: Answer, counts: Sequence[Suspect]) -> str:
+    if suspect.doubt is not None:
+        return DOUBTS[suspect.doubt].format(baseline=answer.baseline)
+    if suspect.more.high is None:
+        return NO_INTERVAL
+    return "yes" if suspect in counts else ANOTHER
+
+
 def _once_table(answer: Answer) -> Table:
-    added = answer.once
-    where = (
-        "The parts of a run that don't grow with the work, with "
-        f"{counted(added.baseline.workers, 'worker')}; each interval is that of its own difference alone."
-        if added
-        else "No run here says anything about what it takes once."
-    )
+    found, counts = [*answer.parts, *answer.once], answer.counted_once
+    if not found:
+        before = "No run here says anything about what a run takes once."
+    else:
+        total = explained(counts)
+        before = (
+            "The parts of a run of real training that don't grow with the work, and what factors that other "
+            "stacks don't have cost outside of train_s. What counts adds up to "
+            f"{quantity(total.mean, SECONDS)} ({interval(total.low, total.high, SECONDS)}). The dissertation "
+            "does not say what its clock held: if only training, what comes before and after it explains "
+            "nothing there."
+        )
+    words = ("part", "value", "against", "campaign", "stack", "counted")
     return Table(
-        title=answer.stack,
-        before=where,
-        columns=columns("part", f"more on {answer.stack}, s", words=("part",)),
-        rows=[[name, _value(part, SECONDS)] for name, part in answer.parts.items()],
+        title=f"{answer.stack}, once in a run",
+        before=before,
+        columns=columns(
+            *("part", "value", "against", "campaign", "stack", "workers", "pairs"),
+            *(f"more on {answer.stack}, s", "counted"),
+            words=words,
+        ),
+        rows=[
+            [
+                suspect_text(each),
+                "" if each.first is None else value_text(each.value),
+                "" if each.first is None else value_text(each.first),
+                each.campaign,
+                each.stack,
+                Value(each.workers),
+                Value(each.more.n),
+                _value(each.more, SECONDS),
+                _counts(each, answer, counts),
+            ]
+            for each in found
+        ],
     )
 
 
@@ -159,30 +278,7 @@ def _value(found: Difference, form: Format) -> Value:
     return Value(found.mean, replace(form, signed=True, unit=""), low=found.low, high=found.high)
 
 
-def _draw(figure: Any, found: Sequence[Answer]) -> None:
-    """For each stack: its suspects in ms a step, and its parts in seconds once."""
-    heights = [max(len(each.counted), len(each.parts)) + 2 for each in found]
-    figure.set_size_inches(9, sum(heights) * INCHES_A_BAR + 0.9 * len(found))
-    every = figure.subplots(len(found), 2, squeeze=False, height_ratios=heights)
-    for (steps, once), answer in zip(every, found, strict=True):
-        suspects = {each.factor or ITSELF: each.more for each in answer.counted}
-        _bars(steps, suspects, answer.published.step_ms)
-        steps.set_title(f"{answer.stack}: ms a step more than {answer.baseline}", loc="left")
-        _bars(once, answer.parts, answer.published.once_s)
-        once.set_title(f"{answer.stack}: seconds more once", loc="left")
-
-
-def _bars(axes: Any, found: Mapping[str, Difference], published: Mapping[int, float]) -> None:
-    left = unexplained(published, total(list(found.values())))
-    rows = [(name, total([each]), FOUND) for name, each in found.items()]
-    rows.append((UNEXPLAINED, left, OPEN))
-    for at, (_, each, colour) in enumerate(rows):
-        error = [[each.mean - each.low], [each.high - each.mean]]
-        axes.barh(at, each.mean, xerr=error, capsize=3, color=colour)
-    axes.axvspan(min(published.values()), max(published.values()), color=LINE, alpha=0.25)
-    axes.axvline(sum(published.values()) / len(published), color=LINE, linewidth=1.2)
-    axes.axvline(0, color="#000000", linewidth=0.8)
-    axes.set_yticks(range(len(rows)), [name for name, _, _ in rows])
-    axes.set_ylim(len(rows) - 0.5, -0.5)
-    axes.set_xlabel("line: the dissertation, over its numbers of workers")
-    axes.grid(axis="x", color="#dddddd")
+def _bound(found: Sum | None) -> Value:
+    if found is None:
+        return Value(None)
+    return plain_interval(found.low, found.high, replace(TENTHS, signed=True))

@@ -63,6 +63,12 @@ SHOWN: Final = {
     "dot the total of one of them.",
     "why": "How much training time each step of a ladder removes.",
     "curves": "Training loss and validation metric after each epoch; each line is the mean of n runs.",
+    "answer": "What each suspect adds to a step of real training, and each part of a run once, beside the "
+    "dissertation; in square brackets, how many samples a rank trains on and evaluates for a step.",
+    "answer-simulated": "Simulated, nothing was trained: what each suspect adds to a step that only waits, "
+    "beside nothing of the dissertation's.",
+    "answer-script": "Of scripts with a loop of their own: what each suspect adds to a step, beside nothing "
+    "of the dissertation's.",
     "drift": "Each run's training time over the mean of its cell, by when it began; lines stand where the "
     "next run began after nodes had booted, or after the campaign was resumed.",
 }
@@ -81,7 +87,7 @@ def write_analysis(analysis: Analysis, folder: Path) -> tuple[Path, ...]:
     """Writes report.md and report.html, tables as LaTeX, figures as CSV and Parquet, the runs as in ReFrame's
     run report, and plots; their paths."""
     plots, rows = plots_of(analysis), export_rows(analysis)
-    content = _content(analysis) | {"plots": _plots_inside(plots)}
+    content = _content(analysis) | {"plots": plots_inside(plots)}
     written: dict[str, str | bytes] = {
         "report.md": render_page("report.md.j2", content, html=False),
         "report.html": render_page("report.html.j2", content, html=True),
@@ -201,8 +207,8 @@ def render_page(template: str, content: dict[str, Any], *, html: bool) -> str:
     return environment.get_template(template).render(**content)
 
 
-def _plots_inside(plots: dict[str, bytes]) -> list[dict[str, str]]:
-    """The plots, encoded for the page, with their captions."""
+def plots_inside(plots: dict[str, bytes]) -> list[dict[str, str]]:
+    """The plots, encoded for a page, with their captions."""
     return [
         {
             "name": name,

@@ -26,6 +26,7 @@ ALLOWED = {
     "experiments/analysis/dissertation.py": "compares its tables with DDP, as the dissertation did",
     "experiments/analysis/dissertation_figures.py": "rebuilds its tables, which compare stacks with DDP",
     "experiments/report/sections/situations.yml": "its recommendations, which name stacks",
+    "experiments/report/sections/settling.yml": "commands that would settle the rest, with matrices' names",
     "Makefile": "the option of `make provision` and `make test` for packages that were downloaded elsewhere",
     "inventory/common/cluster.yml": "the stacks that a cluster has unless its inventory says otherwise",
     "inventory/lab/group_vars/all/lab.yml": "the stacks of the worked example",
@@ -62,4 +63,4 @@ def test_nothing_else_names_a_stack() -> None:
 
     assert {name: lines for name, lines in found.items() if name not in ALLOWED} == {}
     assert set(ALLOWED) - set(found) == set(), "these no longer name a stack: take them off the list"
-    assert len(ALLOWED) <= 12
+    assert len(ALLOWED) <= 13

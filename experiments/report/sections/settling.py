@@ -1,0 +1,98 @@
+"""What would settle the rest of the dissertation's question: matrices not run yet, and where and how to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal
+
+import yaml
+from pydantic import TypeAdapter
+
+from experiments.analysis.analysis import Analysis
+from experiments.analysis.figures import Figures
+from experiments.matrix.loading import load_matrix
+from experiments.report.formats import Value
+from experiments.report.tables import Table, columns
+from experiments.util.models import FrozenModel
+from experiments.util.words import listed
+
+TITLE: Final = "What would settle the rest"
+FILE: Final = Path(__file__).with_name("settling.yml")
+
+
+class Settling(FrozenModel):
+    """A matrix that can settle something, and where."""
+
+    matrix: str
+    settles: str
+    machines: str
+    command: str
+    device: Literal["cuda"] | None = None  # None: any will do
+
+
+@cache
+def settlings() -> list[Settling]:
+    """All there are."""
+    return TypeAdapter(list[Settling]).validate_python(yaml.safe_load(FILE.read_text(encoding="utf-8")))
+
+
+def settling_table(analyses: Sequence[Analysis], refused: Sequence[Analysis]) -> Table:
+    """Every matrix of which a stack has no time that counts in these campaigns, with the reasons.
+
+    Args:
+        analyses: the campaigns that the page is made from.
+        refused: campaigns that nothing follows from.
+    """
+    usable = [each.figures for each in analyses]
+    useless = {each.figures.campaign.matrix for each in refused}
+    rows: list[list[Value | str]] = []
+    named = []
+    for each in settlings():
+        lacking = _lacking(each, usable, refused=each.matrix in useless)
+        if lacking:
+            reasons = "; ".join(f"{listed(stacks)}: {reason}" for reason, stacks in lacking.items())
+            named.append(each.matrix)
+            rows.append([each.settles, reasons, each.machines, Value(each.command, kind="code")])
+    names = ("what it settles", "not measured", "machines", "command")
+    then = " ".join(f"results/{each}" for each in named)
+    return Table(
+        title=TITLE,
+        before=(
+            "What no run here has measured, on which machines it can be, and the command. A command goes on "
+            "with a campaign that lacks runs."
+            if rows
+            else "Every matrix that asks about a suspect was run on all its stacks, on GPUs, too."
+        ),
+        columns=columns(*names, words=names),
+        rows=rows,
+        after=[
+            f'Then, with the campaigns of this page: make answer CAMPAIGNS="\N{HORIZONTAL ELLIPSIS} {then}"'
+        ]
+        if rows
+        else [],
+    )
+
+
+def _lacking(each: Settling, usable: Sequence[Figures], *, refused: bool) -> dict[str, list[str]]:
+    """The stacks of a matrix without a time of their own, by the reason."""
+    mine = [figures for figures in usable if figures.campaign.matrix == each.matrix]
+    there = [one for one in mine if each.device in (None, one.campaign.environment.device)]
+    found: dict[str, list[str]] = {}
+    for stack in load_matrix(each.matrix).stacks:
+        if any(cell.stack == stack and cell.train_s is not None for one in there for cell in one.cells):
+            continue
+        missing = [
+            one.campaign.stacks_missing[stack] for one in there if stack in one.campaign.stacks_missing
+        ]
+        if missing:
+            reason = missing[-1].removesuffix(".")
+        elif there:
+            reason = "no run that counts"
+        elif mine:
+            reason = f"its campaign ran on {mine[-1].campaign.environment.device}"
+        else:
+            reason = "its campaign was refused" if refused else "no campaign of it was given"
+        found.setdefault(reason, []).append(stack)
+    return found
