@@ -9,15 +9,16 @@ from typing import Final
 from experiments.analysis.comparisons import sibling
 from experiments.analysis.figures import PREPARING, Cell, Figures
 from experiments.analysis.ladders import IN_TRAINING
+from experiments.analysis.noise import Noise
 from experiments.analysis.pairing import paired_by_seed
 from experiments.analysis.statistics import (
-    LEVEL,
     Difference,
     Estimate,
     differences_together,
     estimate,
     mean_difference,
 )
+from experiments.analysis.verdicts import sign
 from experiments.records.compose import CLOCK_TOLERANCE_S
 from experiments.records.record import Record
 
@@ -32,6 +33,7 @@ PARTS: Final = (
     *(BEFORE, UNNAMED, AFTER, OTHER),
 )
 """They add up to total_s, with either `other` or its three pieces."""
+OF_TRAINING: Final = (STEPS, "evaluation", "checkpoint", UNNAMED)  # the parts of train_s
 NOTICED_S: Final = 0.005  # a part is left out if its mean on the baseline and all differences are smaller
 
 
@@ -41,11 +43,11 @@ class Part:
 
     name: str  # of PARTS, TOTAL or PER_STEP
     baseline: Estimate
-    added: dict[str, Difference]  # by stack; p is corrected for all parts of the report
+    added: dict[str, Difference]  # by stack; the intervals hold for all parts and sums of the report
 
     @property
     def is_sum(self) -> bool:
-        """Whether it says the same as other parts, so that it is no comparison of its own."""
+        """Whether it says the same as other parts, so that it is not claimed again."""
         return self.name in (TOTAL, PER_STEP)
 
 
@@ -58,8 +60,12 @@ class Added:
     parts: list[Part]
 
 
-def added(figures: Figures) -> list[Added]:
-    """Every cell of the baseline whose runs can be paired with another stack's."""
+def added(figures: Figures, noise: Noise) -> list[Added]:
+    """Every cell of the baseline whose runs can be paired with another stack's.
+
+    No difference in a part is claimed that is below the noise floor of what it is a part of: train_s, or the
+    time outside it. `noise` has both.
+    """
     campaign = figures.campaign
     stacks = list(dict.fromkeys(cell.stack for cell in figures.cells if cell.stack != campaign.baseline))
     found = []
@@ -67,13 +73,14 @@ def added(figures: Figures) -> list[Added]:
         beside = [sibling(figures.cells, base, stack=stack) for stack in stacks]
         cells = [cell for cell in beside if cell and paired_by_seed(cell.records, base.records)]
         if cells:
-            found.append(Added(base, cells, _parts(base, cells)))
+            parts = [_above_noise(part, base, noise) for part in _parts(base, cells)]
+            found.append(Added(base, cells, parts))
     return _together(found, campaign.looks)
 
 
 def certain(difference: Difference) -> bool:
-    """Whether a difference may be claimed, by its corrected p."""
-    return difference.p is not None and difference.p < 1 - LEVEL
+    """Whether a difference may be claimed, by its interval and the noise floor."""
+    return bool(sign(difference))
 
 
 def parts_of(record: Record, *, whole: bool = False) -> dict[str, float]:
@@ -141,34 +148,32 @@ def _part(
     return Part(name, found, {stack: each for stack, each in differences.items() if each is not None})
 
 
+def _above_noise(part: Part, base: Cell, noise: Noise) -> Part:
+    """The part, with its noise floor in seconds; sums, of which nothing is claimed, have none."""
+    of_training = None if noise.floor is None or base.train_s is None else noise.floor * base.train_s.mean
+    known = [each for each in (of_training, noise.outside_s) if each is not None]
+    floor = of_training if part.name in OF_TRAINING else noise.outside_s
+    if part.name == OTHER:  # it has pieces of both
+        floor = sum(known) if known else None
+    if part.is_sum or floor is None:
+        return part
+    return replace(part, added={stack: replace(each, floor=floor) for stack, each in part.added.items()})
+
+
 def _is_noticed(part: Part) -> bool:
     longest = max(abs(part.baseline.mean), *(abs(each.mean) for each in part.added.values()))
     return part.is_sum or longest >= NOTICED_S
 
 
 def _together(found: Sequence[Added], looks: int) -> list[Added]:
-    """The same, with each p corrected for all differences of parts; sums have none of their own.
+    """The same, with intervals that hold for all differences at once, and p corrected alike."""
+    plain = [each for of in found for part in of.parts for each in part.added.values()]
+    floors = iter([each.floor for each in plain])
+    corrected = iter(differences_together(plain, looks))
 
-    The intervals stay those of each difference alone: dozens of parts are shown, and few are asked about.
-    """
-    keys = [
-        (at, part.name, stack)
-        for at, each in enumerate(found)
-        for part in each.parts
-        if not part.is_sum
-        for stack in part.added
-    ]
-    plain = {(at, part.name): part for at, each in enumerate(found) for part in each.parts}
-    corrected = differences_together([plain[at, name].added[stack] for at, name, stack in keys], looks)
-    p_values = {key: each.p for key, each in zip(keys, corrected, strict=True)}
-
-    def with_p(at: int, part: Part) -> Part:
+    def together(part: Part) -> Part:
         return replace(
-            part,
-            added={
-                stack: replace(each, p=p_values.get((at, part.name, stack)), visible=None)
-                for stack, each in part.added.items()
-            },
+            part, added={stack: replace(next(corrected), floor=next(floors)) for stack in part.added}
         )
 
-    return [replace(each, parts=[with_p(at, part) for part in each.parts]) for at, each in enumerate(found)]
+    return [replace(each, parts=[together(part) for part in each.parts]) for each in found]

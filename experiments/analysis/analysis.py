@@ -70,8 +70,8 @@ def analyse(campaign: Campaign) -> Analysis:
     figures, published = figures_of(campaign), dissertation()
     again = noise(figures)
     compared, splits, texts = (
-        comparisons(figures, published, again.floor),
-        time_splits(figures, published),
+        comparisons(figures, published, again.floor, again.outside_s),
+        time_splits(figures, published, again.floor),
         from_texts(figures),
     )
     found_occasions, unmatched = occasions(figures)
@@ -83,8 +83,8 @@ def analyse(campaign: Campaign) -> Analysis:
         noise=again,
         drift=drift(campaign, figures),
         comparisons=compared,
-        added=added(figures),
-        settings=setting_comparisons(figures, again.floor),
+        added=added(figures, again),
+        settings=setting_comparisons(figures, again.floor, again.outside_s),
         time_splits=splits,
         waterfalls=waterfalls(figures, again.floor),
         from_texts=texts,

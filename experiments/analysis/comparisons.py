@@ -9,24 +9,32 @@ from typing import Any, Final
 
 from experiments.analysis.dissertation import LONG, SHORT, Dissertation
 from experiments.analysis.figures import Cell, Figures
-from experiments.analysis.pairing import paired_by_seed
-from experiments.analysis.statistics import Difference, Ratio, Split, simultaneous, split
+from experiments.analysis.pairing import outside_together, paired_by_seed
+from experiments.analysis.statistics import (
+    Difference,
+    Ratio,
+    Split,
+    seconds_a_step,
+    simultaneous,
+    split,
+)
+from experiments.analysis.step_samples import PUBLISHED, samples_a_step, unlike_published
 from experiments.analysis.verdicts import Outcome, outcome
 from experiments.records.record import Record
-from training.registry import DEFAULT
 
-BATCH: Final = 32  # of each worker, in the dissertation
 STEPS: Final = {1: 782, 2: 391}  # per epoch of the dissertation, by workers: 25,000 reviews, 32 per worker
 
 
 @dataclass(frozen=True)
 class StackComparison:
-    """A cell's train_s over the baseline's, paired by seed; the intervals hold for all comparisons."""
+    """A cell's times against the baseline's, paired by seed; intervals of a kind hold for all comparisons."""
 
     cell: Cell
-    ratio: Ratio
+    ratio: Ratio  # of train_s
     more_a_step: Difference  # seconds of train_s
+    more_outside: Difference | None  # seconds of total_s less train_s
     published_step_s: float | None  # the dissertation's, by a line through its two lengths
+    evaluated: float  # samples that a rank evaluates here, for each step
     noise_step_s: float = 0.0  # the noise floor of a step on the baseline
 
     @property
@@ -35,12 +43,24 @@ class StackComparison:
         return outcome(self.ratio)
 
     @property
+    def published_ends_s(self) -> tuple[float, float] | None:
+        """What the dissertation's stack would take more for a step that evaluates as much as one here.
+
+        How much of it is evaluation is not known. One end takes all of it for that, which grows with the
+        samples evaluated; the other end takes none of it for that.
+        """
+        if self.published_step_s is None:
+            return None
+        scaled = self.published_step_s * self.evaluated / PUBLISHED.evaluated
+        return min(scaled, self.published_step_s), max(scaled, self.published_step_s)
+
+    @property
     def excludes_published(self) -> bool:
-        """Whether the dissertation's time of a step is outside of the interval by more than the noise."""
-        there, here = self.published_step_s, self.more_a_step
+        """Whether all of that is outside of the interval, by more than the noise."""
+        there, here = self.published_ends_s, self.more_a_step
         if there is None or here.low is None or here.high is None:
             return False
-        return not here.low - self.noise_step_s <= there <= here.high + self.noise_step_s
+        return there[1] < here.low - self.noise_step_s or there[0] > here.high + self.noise_step_s
 
 
 @dataclass(frozen=True)
@@ -51,11 +71,17 @@ class TimeSplit:
     workers: int
     settings: dict[str, Any]  # the values of the matrix's other axes
     here: Split
+    more_a_step: (
+        Difference | None
+    )  # seconds, than on the baseline, by seed; its interval holds for all splits
     dissertation: Split | None
 
 
 def comparisons(
-    figures: Figures, dissertation: Dissertation, floor: float | None = None
+    figures: Figures,
+    dissertation: Dissertation,
+    floor: float | None = None,
+    outside_s: float | None = None,
 ) -> list[StackComparison]:
     """Every cell of a stack other than the baseline whose runs can be paired with the baseline's.
 
@@ -63,6 +89,7 @@ def comparisons(
         figures: the campaign's.
         dissertation: what it measured.
         floor: the noise floor, as a fraction of train_s.
+        outside_s: the noise floor of the time outside it, in seconds.
     """
     found = []
     for cell in figures.cells:
@@ -70,23 +97,25 @@ def comparisons(
         if cell.stack == figures.campaign.baseline or base is None:
             continue
         if cell.overhead_train is not None:
-            pairs = paired_by_seed(cell.records, base.records)
-            more = [_more_a_step(*pair) for pair in pairs]
-            found.append((cell, cell.overhead_train, more, fmean(_step_s(below) for _, below in pairs)))
-    steps = simultaneous([more for _, _, more, _ in found], figures.campaign.looks)
+            found.append((cell, cell.overhead_train, paired_by_seed(cell.records, base.records)))
+    looks = figures.campaign.looks
+    steps = simultaneous([[more_a_step(*pair) for pair in pairs] for *_, pairs in found], looks)
+    outside = outside_together([pairs for *_, pairs in found], looks, outside_s)
     return [
         StackComparison(
             cell=cell,
             ratio=replace(ratio, floor=floor),
             more_a_step=step,
+            more_outside=around,
             published_step_s=_published_step_s(figures, dissertation, cell),
-            noise_step_s=(floor or 0.0) * base_step_s,
+            evaluated=samples_a_step(pairs[0][0].specification).evaluated,
+            noise_step_s=(floor or 0.0) * fmean(_step_s(below) for _, below in pairs),
         )
-        for (cell, ratio, _, base_step_s), step in zip(found, steps, strict=True)
+        for (cell, ratio, pairs), step, around in zip(found, steps, outside, strict=True)
     ]
 
 
-def _more_a_step(above: Record, below: Record) -> float:
+def more_a_step(above: Record, below: Record) -> float:
     """Seconds of train_s that a step of one run takes more than one of the other's."""
     return _step_s(above) - _step_s(below)
 
@@ -101,34 +130,59 @@ def _published_step_s(figures: Figures, dissertation: Dissertation, cell: Cell) 
     None if it did not measure both, or if a step of these runs is nothing like one of its: of another kind of
     workload, of another batch, or simulated.
     """
-    work = cell.records[0].specification.work
-    like = work.workload == DEFAULT and work.batch_per_worker == BATCH and work.slots_per_worker == 1
-    if figures.campaign.simulated or not like:
+    if figures.campaign.simulated or unlike_published(cell.records[0].specification) is not None:
         return None
     stacks = (cell.stack, figures.campaign.baseline)
     own, base = (published_split(dissertation, stack, cell.workers) for stack in stacks)
     return own.step_s - base.step_s if own is not None and base is not None else None
 
 
-def time_splits(figures: Figures, dissertation: Dissertation) -> list[TimeSplit]:
-    """The split of every stack's time, where there are runs of two lengths."""
+def time_splits(figures: Figures, dissertation: Dissertation, floor: float | None = None) -> list[TimeSplit]:
+    """The split of every stack's time, where there are runs of two lengths.
+
+    `floor` is the noise floor, as a fraction of train_s: of the baseline's part per step.
+    """
     groups: dict[str, list[Cell]] = {}  # cells that differ only in epochs
     for cell in figures.cells:
-        groups.setdefault(repr((cell.stack, cell.workers, cell.settings)), []).append(cell)
-    found = []
-    for cells in groups.values():
-        points: dict[int, list[tuple[float, float]]] = {}
-        for record in (record for cell in cells for record in cell.records):
-            work = record.specification.work
-            if record.train_s is not None:
-                point = (work.steps, record.train_s)
-                points.setdefault(work.seed, []).append(point)
-        here, first = split(points), cells[0]
+        groups.setdefault(_group(cell.stack, cell), []).append(cell)
+    points = {key: _points(cells) for key, cells in groups.items()}
+    slopes = {key: seconds_a_step(blocks) for key, blocks in points.items()}
+    found, more = [], []
+    for key, cells in groups.items():
+        here, first = split(points[key]), cells[0]
         if here is not None:
+            base = _group(figures.campaign.baseline, first)
+            ours, theirs = slopes[key], {} if base == key else slopes.get(base, {})
             simulated = figures.campaign.simulated
             there = None if simulated else published_split(dissertation, first.stack, first.workers)
-            found.append(TimeSplit(first.stack, first.workers, first.settings, here, there))
+            found.append(TimeSplit(first.stack, first.workers, first.settings, here, None, there))
+            more.append([(ours[seed] - theirs[seed], theirs[seed]) for seed in ours if seed in theirs])
+    steps = [[step for step, _ in each] for each in more if each]
+    together = iter(simultaneous(steps, figures.campaign.looks))
+    return [
+        replace(each, more_a_step=replace(next(together), floor=_floor_s(floor, [base for _, base in pairs])))
+        if pairs
+        else each
+        for each, pairs in zip(found, more, strict=True)
+    ]
+
+
+def _group(stack: str, cell: Cell) -> str:
+    return repr((stack, cell.workers, cell.settings))
+
+
+def _points(cells: Sequence[Cell]) -> dict[int, list[tuple[float, float]]]:
+    """Number of steps and train_s of each run, by seed."""
+    found: dict[int, list[tuple[float, float]]] = {}
+    for record in (record for cell in cells for record in cell.records):
+        work = record.specification.work
+        if record.train_s is not None:
+            found.setdefault(work.seed, []).append((work.steps, record.train_s))
     return found
+
+
+def _floor_s(floor: float | None, base_s: Sequence[float]) -> float | None:
+    return None if floor is None else floor * fmean(base_s)
 
 
 def published_split(dissertation: Dissertation, stack: str, workers: int) -> Split | None:

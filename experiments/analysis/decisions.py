@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -10,8 +10,8 @@ from experiments.analysis.comparisons import StackComparison, TimeSplit
 from experiments.analysis.figures import Figures
 from experiments.analysis.from_texts import FromTexts
 from experiments.analysis.installing import Installing
-from experiments.analysis.statistics import Ratio
-from experiments.analysis.verdicts import outcome
+from experiments.analysis.statistics import Difference
+from experiments.analysis.verdicts import Outcome, outcome, sign
 from experiments.campaign.stacks import Stack
 from experiments.cluster.stack_facts import Feature
 
@@ -21,7 +21,6 @@ FeatureName = Literal[
 Criterion = Literal["speed", "waiting", "step", "weights", "installing", "using", "pipeline", FeatureName]
 LEVELS: Final = ("none", "by hand", "built in")
 MORE_TASKS: Final = 2  # times as many are more work; fewer are only how this project cut the work into tasks
-Ends = tuple[float, float]  # of an interval
 
 
 @dataclass(frozen=True)
@@ -59,19 +58,25 @@ def favoured(
     installing: Installing,
 ) -> dict[Criterion, Favoured]:
     """What every criterion says; times count only if equal work ended with equal weights."""
-    stacks = list(dict.fromkeys(run.specification.stack for run in figures.campaign.plan))
-    texts = [(each.cell.stack, each.ratio) for each in from_texts if each.ratio is not None]
+    stacks = list(dict.fromkeys(run.specification.stack for run in figures.campaign.measured))
+    texts = [(each.cell.stack, outcome(each.ratio)) for each in from_texts if each.ratio is not None]
+    steps = [(each.stack, _outcome(each.more_a_step)) for each in splits if each.more_a_step is not None]
+    around = [
+        (each.cell.stack, _outcome(each.more_outside))
+        for each in comparisons
+        if each.more_outside is not None
+    ]
     times: dict[Criterion, Favoured] = {
-        "speed": _fastest(figures, [(each.cell.stack, each.ratio) for each in comparisons]),
+        "speed": _fastest(figures, [(each.cell.stack, each.outcome) for each in comparisons]),
         "pipeline": _fastest(figures, texts),
-        "step": _step(stacks, splits),
+        "step": _fastest(figures, steps),
     }
     if figures.weights_differ or figures.unproven:
         said = Favoured("unequal work" if figures.weights_differ else "unproven work")
         times = {name: each if each == NOT_MEASURED else said for name, each in times.items()}
     return {
         **times,
-        "waiting": _waiting(stacks, figures),
+        "waiting": _fastest(figures, around),
         "weights": _weights(figures),
         "installing": _installing(stacks, installing),
         "using": NOT_JUDGED if any(each.launch is not None for each in figures.counting) else NOT_MEASURED,
@@ -79,13 +84,13 @@ def favoured(
     }
 
 
-def _fastest(figures: Figures, ratios: Sequence[tuple[str, Ratio]]) -> Favoured:
-    """By ratios to the baseline, as far as the corrected comparisons allow."""
-    if not ratios:
+def _fastest(figures: Figures, outcomes: Sequence[tuple[str, Outcome]]) -> Favoured:
+    """By comparisons with the baseline, as far as their intervals, all at once, and the noise allow."""
+    if not outcomes:
         return NOT_MEASURED
     baseline, seen = figures.campaign.baseline, dict[str, set[str]]()
-    for stack, ratio in ratios:
-        seen.setdefault(stack, set()).add(outcome(ratio))
+    for stack, found in outcomes:
+        seen.setdefault(stack, set()).add(found)
     faster = tuple(stack for stack, found in seen.items() if found == {"shorter"})
     slower = tuple(stack for stack, found in seen.items() if found == {"longer"})
     if faster:
@@ -93,41 +98,12 @@ def _fastest(figures: Figures, ratios: Sequence[tuple[str, Ratio]]) -> Favoured:
     return Favoured("stacks", (baseline,)) if len(slower) == len(seen) else Favoured("open", worse=slower)
 
 
-def _waiting(stacks: Sequence[str], figures: Figures) -> Favoured:
-    """By what a run takes besides training, cell by cell."""
-    places: dict[str, dict[str, Ends | None]] = {}
-    for cell in figures.cells:
-        found = cell.around_training_s
-        if found is not None:
-            ends = None if found.low is None or found.high is None else (found.low, found.high)
-            place = repr((cell.workers, cell.epochs, cell.settings))
-            places.setdefault(place, {})[cell.stack] = ends
-    return _lowest(stacks, places)
-
-
-def _step(stacks: Sequence[str], splits: Sequence[TimeSplit]) -> Favoured:
-    """By seconds per step, where there are runs of two lengths."""
-    places: dict[str, dict[str, Ends | None]] = {}
-    for each in splits:
-        seconds, half = each.here.step_s, each.here.step_half
-        ends = None if half is None else (seconds - half, seconds + half)
-        places.setdefault(repr((each.workers, each.settings)), {})[each.stack] = ends
-    return _lowest(stacks, places)
-
-
-def _lowest(stacks: Sequence[str], places: Mapping[str, Mapping[str, Ends | None]]) -> Favoured:
-    """The stack whose interval is below those of all others in every place where there are several."""
-    several = [found for found in places.values() if len(found) > 1]
-    if not several:
-        return NOT_MEASURED
-    lowest = (stack for stack in stacks if all(_is_below(stack, found) for found in several))
-    return next((Favoured("stacks", (stack,)) for stack in lowest), OPEN)
-
-
-def _is_below(stack: str, found: Mapping[str, Ends | None]) -> bool:
-    own = found.get(stack)
-    others = [each for name, each in found.items() if name != stack]
-    return own is not None and all(each is not None and own[1] < each[0] for each in others)
+def _outcome(more: Difference) -> Outcome:
+    """What a difference to the baseline shows."""
+    shown = sign(more)
+    if shown is None:
+        return "none"
+    return "open" if shown == 0 else "longer" if shown > 0 else "shorter"
 
 
 def _weights(figures: Figures) -> Favoured:

@@ -15,12 +15,12 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from experiments.analysis.comparisons import BATCH, sibling
+from experiments.analysis.comparisons import sibling
 from experiments.analysis.factors import MS
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.pairing import paired_by_seed
-from experiments.analysis.statistics import Difference, simultaneous
-from experiments.analysis.step_samples import samples_of_a_run
+from experiments.analysis.statistics import Difference, differences_together, mean_difference
+from experiments.analysis.step_samples import BATCH, samples_of_a_run
 from experiments.records.record import Record
 
 Term = Literal["once", "step", "trained", "evaluated"]
@@ -33,6 +33,7 @@ Pair = tuple[Record, Record]
 class Fingerprint:
     """What a stack takes more than the baseline, with as many workers and the same other settings.
 
+    The intervals hold for all fingerprints at once.
     `once` is in s; `step` in ms; `trained` and `evaluated` in ms for each 32 samples of a rank.
     """
 
@@ -54,12 +55,20 @@ def fingerprints(figures: Figures, floor: float | None = None) -> list[Fingerpri
         if cell.stack != baseline and cell.axes.keys() & {"batch_per_worker", "evaluation"}:
             fixed = {name: value for name, value in cell.axes.items() if name not in VARIED}
             groups.setdefault(repr(fixed), []).append(cell)
-    found = (_fingerprint(cells, figures, floor) for cells in groups.values())
-    return [each for each in found if each is not None]
+    found = [each for cells in groups.values() if (each := _fingerprint(cells, figures, floor)) is not None]
+    costs = [cost for each in found for cost in each.costs.values()]
+    together = iter(differences_together(costs, figures.campaign.looks))
+    return [
+        replace(
+            each,
+            costs={term: replace(next(together), floor=cost.floor) for term, cost in each.costs.items()},
+        )
+        for each in found
+    ]
 
 
 def _fingerprint(cells: Sequence[Cell], figures: Figures, floor: float | None) -> Fingerprint | None:
-    """None if there are no pairs, or they tell fewer than three terms apart."""
+    """With single intervals; None if there are no pairs, or they tell fewer than three terms apart."""
     by_seed: dict[int, dict[int, Pair]] = {}
     for at, cell in enumerate(cells):
         base = sibling(figures.cells, cell, stack=figures.campaign.baseline)
@@ -80,7 +89,7 @@ def _fingerprint(cells: Sequence[Cell], figures: Figures, floor: float | None) -
     more = [np.array([_more_s(*pair) for pair in pairs]) for pairs in complete]
     solved = [np.linalg.lstsq(design[:, kept], seconds)[0] for seconds in more]
     units = [_unit(TERMS[at]) for at in kept]
-    together = simultaneous((np.array(solved) * units).T.tolist(), figures.campaign.looks)
+    costs = [mean_difference(values) for values in (np.array(solved) * units).T.tolist()]
     floor_s = None if floor is None else floor * fmean(below.train_s or 0.0 for _, below in complete[0])
     floors = [None if floor_s is None else floor_s / float(design[:, at].mean()) for at in kept]
     return Fingerprint(
@@ -89,7 +98,8 @@ def _fingerprint(cells: Sequence[Cell], figures: Figures, floor: float | None) -
         settings={name: value for name, value in cells[0].settings.items() if name not in VARIED},
         costs={
             TERMS[at]: replace(cost, floor=None if least is None else least * unit)
-            for at, cost, least, unit in zip(kept, together, floors, units, strict=True)
+            for at, cost, least, unit in zip(kept, costs, floors, units, strict=True)
+            if cost is not None  # there is at least one seed
         },
         confounded=[term for at, term in enumerate(TERMS) if at not in kept],
         cells=len(whole),

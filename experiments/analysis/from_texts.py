@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from experiments.analysis.comparisons import sibling
 from experiments.analysis.figures import Cell, Figures
+from experiments.analysis.noise import farther_end, repetitions
 from experiments.analysis.pairing import paired_by_seed
 from experiments.analysis.statistics import Estimate, Ratio, estimate, paired_ratio, ratios_together
 from experiments.records.record import Record
@@ -14,7 +15,10 @@ from experiments.records.record import Record
 
 @dataclass(frozen=True)
 class FromTexts:
-    """A cell whose runs begin with texts; intervals of `ratio` hold for all of them."""
+    """A cell whose runs begin with texts; intervals of `ratio` hold for all of them.
+
+    The noise floor of `ratio` is that of the whole, by runs of the baseline that were repeated.
+    """
 
     cell: Cell
     records: list[Record]  # those that count
@@ -63,8 +67,18 @@ def from_texts(figures: Figures) -> list[FromTexts]:
             )
         )
     ratios = [each.ratio for each in found if each.ratio]
-    together = iter(ratios_together(ratios, figures.campaign.looks))
-    return [replace(each, ratio=next(together)) if each.ratio else each for each in found]
+    together, floor = iter(ratios_together(ratios, figures.campaign.looks)), _floor(figures)
+    return [
+        replace(each, ratio=replace(next(together), floor=floor)) if each.ratio else each for each in found
+    ]
+
+
+def _floor(figures: Figures) -> float | None:
+    """How far apart such runs are that differ in nothing, as a fraction; None if none was repeated enough."""
+    pairs = [paired_by_seed(_records(cell), _records(first)) for cell, first in repetitions(figures)]
+    again = [found for each in pairs if (found := _ratio(each, end_to_end)) is not None]
+    ends = [farther_end(each) for each in ratios_together(again, figures.campaign.looks)]
+    return max((each for each in ends if each is not None), default=None)
 
 
 def _ratio(pairs: Sequence[tuple[Record, Record]], seconds: Callable[[Record], float]) -> Ratio | None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
-from experiments.analysis.statistics import Ratio, paired_ratio
+from experiments.analysis.statistics import Difference, Ratio, paired_ratio, simultaneous
 from experiments.records.record import Record
 
 Clock = Literal["train_s", "total_s"]
@@ -26,3 +27,23 @@ def paired_by_seed(
 def time_ratio(pairs: Sequence[tuple[Record, Record]], clock: Clock = "train_s") -> Ratio | None:
     """How many times as long the first run of each pair took as the second; None without pairs."""
     return paired_ratio([(getattr(above, clock), getattr(below, clock)) for above, below in pairs])
+
+
+def outside_together(
+    groups: Sequence[Sequence[tuple[Record, Record]]], looks: int = 1, floor: float | None = None
+) -> list[Difference | None]:
+    """How many seconds more the first runs of each group's pairs take outside train_s (total_s less train_s).
+
+    The intervals hold for all groups at once, at each of several `looks`; None without pairs that have both
+    times. `floor` is the noise floor, in seconds.
+    """
+    samples = [
+        [_outside_s(above) - _outside_s(below) for above, below in pairs if above.total_s and below.total_s]
+        for pairs in groups
+    ]
+    found = iter(simultaneous([sample for sample in samples if sample], looks))
+    return [replace(next(found), floor=floor) if sample else None for sample in samples]
+
+
+def _outside_s(record: Record) -> float:
+    return (record.total_s or 0.0) - (record.train_s or 0.0)

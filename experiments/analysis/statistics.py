@@ -24,6 +24,7 @@ MARGIN: Final = 0.03  # "no worse than 3 %"
 POWER: Final = 0.8  # with which the smallest visible difference is detected
 BEYOND: Final = 100  # a log ratio that no two times reach
 FEWEST: Final = 5  # runs that bound a median well enough: all of four lie above it once in 16 times
+_TAILS: Final = ((1 + LEVEL) / 2, (1 - LEVEL) / 2)
 EXACT: Final = 1e-9  # a spread that no clock can tell from none, in seconds, milliseconds or log ratios
 
 
@@ -55,6 +56,14 @@ class Ratio:
     n: int
     floor: float | None = None  # the noise floor, as a fraction: no smaller difference is claimed
 
+    @property
+    def visible_ends(self) -> tuple[float, float] | None:
+        """The 95 % interval of `visible`, whose spread comes from a few pairs itself; None without it."""
+        if self.visible is None:
+            return None
+        low, high = (math.log1p(self.visible) * factor for factor in _spread_factors(self.n - 1))
+        return _exp(low) - 1, _exp(high) - 1
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -68,6 +77,14 @@ class Difference:
     error: float | None  # standard error of the mean
     n: int
     floor: float | None = None  # the noise floor: no smaller difference is claimed
+
+    @property
+    def visible_ends(self) -> tuple[float, float] | None:
+        """The 95 % interval of `visible`, whose spread comes from a few pairs itself; None without it."""
+        if self.visible is None:
+            return None
+        low, high = (self.visible * factor for factor in _spread_factors(self.n - 1))
+        return low, high
 
 
 @dataclass(frozen=True)
@@ -257,12 +274,29 @@ def split(blocks: Mapping[int, Sequence[tuple[float, float]]]) -> Split | None:
     return Split(fixed.mean, _half(fixed), step.mean, _half(step), sum(len(block) for block in used))
 
 
+def seconds_a_step(blocks: Mapping[int, Sequence[tuple[float, float]]]) -> dict[int, float]:
+    """The part per step of each block that has every length (see `split`); empty without two lengths."""
+    lengths = {steps for block in blocks.values() for steps, _ in block}
+    return {
+        seed: linear_regression(*zip(*block, strict=True)).slope
+        for seed, block in blocks.items()
+        if len(lengths) > 1 and {steps for steps, _ in block} == lengths
+    }
+
+
 def _half(found: Estimate) -> float | None:
     return None if found.high is None else found.high - found.mean
 
 
 def _t(freedom: int) -> float:
     return float(stats.t.ppf((1 + LEVEL) / 2, freedom))
+
+
+@cache
+def _spread_factors(freedom: int) -> tuple[float, float]:
+    """The ends of a standard deviation's interval over its estimate (chi-squared)."""
+    low, high = (math.sqrt(freedom / float(stats.chi2.ppf(at, freedom))) for at in _TAILS)
+    return low, high
 
 
 @cache

@@ -107,10 +107,23 @@ def _cell_rows(cell: Cell, baseline: str) -> Iterator[Row]:
 def _comparison_rows(analysis: Analysis, baseline: str) -> Iterator[Row]:
     for stack in analysis.comparisons:
         ratio = stack.ratio
-        yield _cell(stack.cell, "comparison") | _ratio(f"train_s over {baseline}", ratio) | _tests(ratio)
+        row = _cell(stack.cell, "comparison")
+        yield row | _ratio(f"train_s over {baseline}", ratio) | _tests(ratio)
+        more = _difference(f"train_s a step, s more than {baseline}'s", stack.more_a_step)
+        yield row | more | {"dissertation": stack.published_step_s}
+        if stack.more_outside is not None:
+            yield row | _difference(f"outside train_s, s more than {baseline}'s", stack.more_outside)
     for setting in analysis.settings:
         quantity = f"train_s, {setting.axis} {setting.value} over {setting.first}"
-        yield _cell(setting.cell, "settings") | _ratio(quantity, setting.ratio) | _tests(setting.ratio)
+        row = _cell(setting.cell, "settings")
+        yield row | _ratio(quantity, setting.ratio) | _tests(setting.ratio)
+        value = f"{setting.axis} {setting.value} more than {setting.first}"
+        for name, found in (
+            ("train_s a step", setting.more_a_step),
+            ("outside train_s", setting.more_outside),
+        ):
+            if found is not None:
+                yield row | _difference(f"{name}, s, {value}", found)
 
 
 def _added_rows(each: Added, baseline: str) -> Iterator[Row]:
@@ -129,6 +142,8 @@ def _noise_rows(analysis: Analysis) -> Iterator[Row]:
         yield (
             _cell(each.cell, "noise") | _ratio("train_s over the first ones", each.ratio) | _tests(each.ratio)
         )
+        if each.outside is not None:
+            yield _cell(each.cell, "noise") | _difference("outside train_s, s more", each.outside)
 
 
 def _drift_rows(analysis: Analysis) -> Iterator[Row]:
@@ -149,6 +164,8 @@ def _split_rows(analysis: Analysis) -> Iterator[Row]:
         ):
             ends = {} if half is None else {"low": value - half, "high": value + half}
             yield row | _figure(quantity, value, here.n, dissertation=published, **ends)
+        if each.more_a_step is not None:
+            yield row | _difference("step_s, more than the first stack's", each.more_a_step)
 
 
 def _fingerprint_rows(analysis: Analysis, baseline: str) -> Iterator[Row]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from experiments.analysis.ladders import Step
-from experiments.analysis.statistics import MARGIN, Ratio
+from experiments.analysis.statistics import MARGIN, Difference, Ratio
 from experiments.analysis.verdicts import is_small, outcome, sign
-from experiments.report.formats import PERCENT, RATIO, Format, number, quantity
+from experiments.report.formats import PERCENT, RATIO, Format, interval, number, quantity
 
 MOSTLY: Final = "four times in five"  # POWER
 TENFOLD: Final = 9.0  # 900 % more: ten times as long
@@ -26,7 +26,9 @@ class Words:
     shorter: str
     small: str  # follows either of these if the difference is shown to be below the margin
     same: str
-    open: str  # {visible} is the smallest difference that would have shown four times in five
+    open: (
+        str  # {visible} is the smallest difference that would have shown four times in five; {ends} its range
+    )
     noise: str  # {floor} is the noise floor
     single: str
     unspread: str  # several pairs without an interval
@@ -37,7 +39,7 @@ REPORT: Final = Words(
     shorter="takes less time",
     small=f", by less than {quantity(MARGIN, PERCENT)}",
     same=SAME,
-    open=f"can't tell: only a difference of {{visible}} or more would have shown {MOSTLY}",
+    open=f"can't tell: only a difference of {{visible}}{{ends}} or more would have shown {MOSTLY}",
     noise="within the noise: runs that differ in nothing may be up to {floor} apart",
     single=SINGLE,
     unspread=UNSPREAD,
@@ -62,21 +64,36 @@ def verdict(ratio: Ratio, words: Words = REPORT) -> str:
     said: str = getattr(words, found)
     if found in ("longer", "shorter") and is_small(ratio):
         said += words.small
-    return said.format(visible=percent_text(ratio.visible), floor=percent_text(ratio.floor))
+    ends = ratio.visible_ends
+    return said.format(
+        visible=percent_text(ratio.visible),
+        ends=f" ({_percent(ends[0])} to {_percent(ends[1])})" if ends and ends[0] < TENFOLD else "",
+        floor=percent_text(ratio.floor),
+    )
 
 
 def step_verdict(step: Step) -> str:
     """What may be said about a ladder's step, and no more."""
-    seconds = step.seconds
-    if step.outcome == "open" and sign(replace(seconds, floor=None)):
+    return seconds_verdict(step.seconds, "costs time", "saves time")
+
+
+def seconds_verdict(
+    seconds: Difference | None, longer: str = REPORT.longer, shorter: str = REPORT.shorter
+) -> str:
+    """What may be said about a difference in seconds, and no more; "" without one."""
+    if seconds is None:
+        return ""
+    shown = sign(seconds)
+    if shown is None:
+        return SINGLE if seconds.n == 1 else UNSPREAD
+    if shown:
+        return longer if shown > 0 else shorter
+    if sign(replace(seconds, floor=None)):
         floor = number(seconds.floor, RATIO)
         return f"within the noise: runs that differ in nothing may be up to {floor} s apart"
-    if step.outcome == "open":
-        visible = number(seconds.visible, RATIO)
-        return f"can't tell: only about {visible} s or more would have shown {MOSTLY}"
-    if step.outcome == "none":
-        return SINGLE if seconds.n == 1 else UNSPREAD
-    return {"costs": "costs time", "saves": "saves time"}[step.outcome]
+    low, high = seconds.visible_ends or (None, None)
+    visible = f"{number(seconds.visible, RATIO)} s ({interval(low, high, RATIO)})"
+    return f"can't tell: only about {visible} or more would have shown {MOSTLY}"
 
 
 def corrected_text(p_values: Sequence[float | None]) -> str:
@@ -97,7 +114,11 @@ def percent_text(fraction: float | None) -> str:
     """No more exact than the spread of a few runs allows; "" for None."""
     if fraction is None:
         return ""
+    return "ten times" if fraction >= TENFOLD else f"about {_percent(fraction)}"
+
+
+def _percent(fraction: float) -> str:
     if fraction >= TENFOLD:
         return "ten times"
     digits = 0 if fraction >= 0.1 else 1 if fraction >= 0.01 else 2
-    return f"about {quantity(fraction, Format(digits, factor=100, unit=' %'))}"
+    return quantity(fraction, Format(digits, factor=100, unit=" %"))

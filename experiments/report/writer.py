@@ -132,7 +132,7 @@ def _details(analysis: Analysis) -> list[Table]:
     figures, baseline = analysis.figures, analysis.figures.campaign.baseline
     tables = [
         questions_table(analysis),
-        time_splits_table(analysis.time_splits),
+        time_splits_table(analysis.time_splits, baseline),
         dissertation_table(analysis.published, analysis.dissertation, work_text(figures.campaign)),
         resource_use_table(analysis.resource_use),
         phases_table(figures.cells),

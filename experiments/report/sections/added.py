@@ -32,10 +32,11 @@ def added_table(found: Sequence[Added], baseline: str, doubt: str = "") -> Table
         + (
             f"Seconds of each part of a run on {baseline}, and how much longer it is on the other stacks: "
             "means of the differences between runs with the same seed. In brackets are Student's 95 % "
-            "intervals, each that of its own difference alone. Steps are data, forward, backward, exposed "
-            "synchronisation and optimiser. Other has three pieces: Ansible's work before the stack's "
-            "command; training time in no named phase; and what follows once the stack says that the job is "
-            "over, which is the rest of its command, and Ansible fetching what the run has left."
+            "intervals: those of the differences hold all at once (Bonferroni), each of the others alone. "
+            "Steps are data, forward, backward, exposed synchronisation and optimiser. Other has three "
+            "pieces: Ansible's work before the stack's command; training time in no named phase; and what "
+            "follows once the stack says that the job is over, which is the rest of its command, and Ansible "
+            "fetching what the run has left."
         ),
         columns=columns(
             *("workers", "epochs", *settings, "part", "runs", f"{baseline}, s"),
@@ -87,6 +88,12 @@ def _remarks(found: Sequence[Added]) -> list[str]:
             shown.setdefault(name, []).append(cell)
     claims = [f"{name} ({listed([cells_name([cell], cells) for cell in at])})" for name, at in shown.items()]
     said = f"Longer or shorter beyond chance: {'; '.join(claims)}." if claims else "No difference is shown."
-    made = sum(difference.p is not None for _, _, difference in differences)
-    judged = f"Judged by p, corrected for all {counted(made, 'difference')} of parts (Bonferroni)"
+    every = [more for each in found for part in each.parts for more in part.added.values()]
+    made = sum(more.p is not None for more in every)
+    judged = f"Judged by intervals that hold for all {counted(made, 'difference')}{_beyond_noise(every)}"
     return [f"{judged if made else NOT_JUDGED}. {said}"]
+
+
+def _beyond_noise(found: Sequence[Difference]) -> str:
+    known = any(more.floor is not None for more in found)
+    return ", and by the noise floors of train_s and of what is outside it" if known else ""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
 from experiments.analysis.analysis import Analysis
 from experiments.analysis.comparisons import StackComparison
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.statistics import MARGIN, Ratio
+from experiments.analysis.verdicts import outcome
 from experiments.report.formats import PERCENT, RATIO, interval, number, quantity, span
 from experiments.report.names import by_length, cells_name, envelope, stack_name
 from experiments.report.sections.drift import drift_sentences
@@ -61,7 +63,8 @@ def _of_times(analysis: Analysis) -> list[str]:
     about what it doesn't ask for. If equal work ended with different weights, times are not compared.
     """
     figures, compared = analysis.figures, analysis.comparisons
-    lacking, workers = [*sequential_sentence(figures), *_lacking(figures)], workers_sentence(figures)
+    lacking = [*sequential_sentence(figures), *_lacking(figures)]
+    workers = workers_sentence(figures, analysis.noise.floor)
     if figures.weights_differ or figures.unproven:
         return [NOT_OF_TIMES, workers, *lacking]
     asked = [*step_sentences(analysis.waterfalls), *setting_sentences(analysis.settings)]
@@ -195,9 +198,14 @@ def _lacking(figures: Figures) -> list[str]:
     return [f"{said}."]
 
 
-def workers_sentence(figures: Figures) -> str:
-    """How much faster several workers train than one, stack by stack."""
-    cells = [(cell, cell.speed_up) for cell in figures.cells if cell.speed_up is not None]
+def workers_sentence(figures: Figures, floor: float | None) -> str:
+    """How much faster several workers train than one, stack by stack.
+
+    `floor` is the noise floor, as a fraction of train_s.
+    """
+    cells = [
+        (cell, replace(cell.speed_up, floor=floor)) for cell in figures.cells if cell.speed_up is not None
+    ]
     if not cells:
         return "No stack has been run with one worker and with several, so nothing is said about scaling."
     sentences = [
@@ -227,11 +235,13 @@ def _speed_up(group: Sequence[tuple[Cell, Ratio]], among: Sequence[Cell]) -> str
     times = f"{interval(low, high, RATIO)} times"
     if low <= 1 <= high:
         return f"{workers} workers can't be told apart from one on {on} ({times} as fast)"
+    if outcome(found) == "noise":
+        return f"{workers} workers differ from one on {on} by no more than the noise ({times} as fast)"
     share = interval(low / workers, high / workers, PERCENT)
     return f"{workers} workers train {times} {than} ({share})"
 
 
 def _say_alike(found: Sequence[Ratio]) -> bool:
-    """Whether the intervals of several ratios are all above 1, all below it, or all contain it."""
-    ends = [(each.low, each.high) for each in found if each.low is not None and each.high is not None]
-    return len(ends) == len(found) and len({(low > 1, high < 1) for low, high in ends}) == 1
+    """Whether several ratios show the same: more, less, no more than the noise, or neither."""
+    shown = ["open" if (each := outcome(ratio)) == "same" else each for ratio in found]
+    return len(set(shown)) == 1 and shown[0] != "none"

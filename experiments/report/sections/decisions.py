@@ -44,8 +44,8 @@ def decisions_table(analysis: Analysis) -> Table:
         title=TITLE,
         before=(
             "The situations of the dissertation's section 5.6.4 with its choices, and what this report says "
-            "about each. Times favour a stack only where corrected comparisons, or intervals that do not "
-            "overlap, distinguish it from others."
+            f"about each. Times favour a stack only where comparisons with {baseline} distinguish it, by "
+            "intervals that hold all at once, and beyond the noise."
         ),
         columns=[Column(name) for name in names],
         rows=[
@@ -72,7 +72,7 @@ def _criterion(criterion: Criterion, baseline: str) -> tuple[str, Value]:
     comparisons = stack_comparisons.comparisons_title(baseline)
     return {
         "speed": (f"train_s over {baseline}'s", _link(comparisons)),
-        "waiting": (phases.AROUND, _link(phases.TITLE)),
+        "waiting": (phases.AROUND, _link(comparisons)),
         "step": ("time per step", _link(time_splits.TITLE)),
         "weights": ("equal weights of equal work", _link(times.TITLE)),
         "installing": ("tasks in provisioning", _link(NEEDS_TITLE)),

@@ -31,8 +31,9 @@ def factors_table(found: Sequence[Recipes], doubt: str = "") -> Table:
             "Milliseconds of train_s a step, evaluation included, over pairs of runs with the same seed. A "
             f"factor that costs every stack the same explains nothing of a ratio to {baseline}: that can be "
             "only what the stack adds by itself, with every factor at its first value, or what it pays more "
-            "for a factor. In brackets are 95 % intervals that hold all at once for one stack and number of "
-            "workers (Bonferroni), and the last column goes by them, and by the noise floor if there is one."
+            "for a factor. In brackets are 95 % intervals that hold all at once for one stack, number of "
+            "workers and number of epochs (Bonferroni), and the last column goes by them, and by the noise "
+            "floor if there is one."
         ),
         columns=columns(
             *("stack", "workers", "epochs", "factor", "value", "against", "pairs"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from experiments.analysis.ladders import Step, Waterfall
 from experiments.analysis.settings import SettingComparison
+from experiments.analysis.verdicts import sign
 from experiments.report.formats import RATIO, interval
 from experiments.report.names import ladder_name, value_text
 from experiments.report.sections.settings import where_text
@@ -21,12 +22,16 @@ def step_sentences(found: Sequence[Waterfall]) -> list[str]:
 
 
 def setting_sentences(found: Sequence[SettingComparison]) -> list[str]:
-    """Which settings certainly change training's time; empty if none was compared in several pairs."""
+    """Which settings certainly change training's time, or what is outside it; empty without several pairs."""
     known = [each for each in found if each.outcome != "none"]
-    if not known:
-        return []
-    certain = [_setting(each) for each in known if each.outcome in ("longer", "shorter")]
-    return [f"Among the comparisons of settings, {_all_of(certain, len(known))}."]
+    outside = [each for each in found if each.more_outside is not None and sign(each.more_outside)]
+    sentences = []
+    if known:
+        certain = [_setting(each) for each in known if each.outcome in ("longer", "shorter")]
+        sentences.append(f"Among the comparisons of settings, {_all_of(certain, len(known))}.")
+    if outside:
+        sentences.append(f"Outside train_s, {'; '.join(map(_setting_outside, outside))}.")
+    return sentences
 
 
 def _all_of(certain: Sequence[str], number: int) -> str:
@@ -44,7 +49,18 @@ def _step(waterfall: Waterfall, step: Step) -> str:
 
 
 def _setting(each: SettingComparison) -> str:
-    what = f"{each.axis} {value_text(each.value)}"
     times = f"{interval(each.ratio.low, each.ratio.high, RATIO)} times"
-    first = value_text(each.first) if each.first is not None else f"{each.axis} none"
-    return f"{what} takes {times} as long as {first} ({where_text(each)})"
+    return (
+        f"{each.axis} {value_text(each.value)} takes {times} as long as {_first(each)} ({where_text(each)})"
+    )
+
+
+def _setting_outside(each: SettingComparison) -> str:
+    found = each.more_outside
+    low, high = (found.low or 0.0, found.high or 0.0) if found is not None else (0.0, 0.0)  # it has both
+    more = f"{interval(low, high, RATIO)} s more" if low > 0 else f"{interval(-high, -low, RATIO)} s less"
+    return f"{each.axis} {value_text(each.value)} takes {more} than {_first(each)} ({where_text(each)})"
+
+
+def _first(each: SettingComparison) -> str:
+    return value_text(each.first) if each.first is not None else f"{each.axis} none"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from experiments.analysis.comparisons import BATCH
 from experiments.analysis.fingerprint import TERMS, Fingerprint, Term
+from experiments.analysis.step_samples import BATCH
 from experiments.analysis.verdicts import sign
 from experiments.report.formats import Format, Value
 from experiments.report.names import stack_text
@@ -33,7 +33,7 @@ def fingerprint_table(found: Sequence[Fingerprint], baseline: str, doubt: str = 
             f"What train_s is longer than on {baseline}, shared out by least squares over runs with other "
             "batches, evaluations and lengths, once for each seed: a part once, in each step, and for the "
             "samples that a rank trains on and evaluates. In brackets are 95 % intervals that hold all at "
-            "once for one stack (Bonferroni)."
+            "once (Bonferroni)."
         ),
         columns=columns(
             *("stack", "workers", "cells", "seeds"), *(WORDS[term] for term in TERMS), words=("stack",)

@@ -11,7 +11,7 @@ from experiments.report.formats import GROUPED, P_VALUE, TENTHS, Format, Value, 
 from experiments.report.names import stack_text
 from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
-from experiments.report.verdict_words import corrected_text, verdict
+from experiments.report.verdict_words import corrected_text, percent_text, verdict
 from experiments.util.words import counted
 
 TITLE: Final = "From texts to a trained model"
@@ -47,7 +47,7 @@ def from_texts_table(found: Sequence[FromTexts], baseline: str) -> Table:
             words=("stack", "verdict"),
         ),
         rows=[_row(each) for each in found],
-        after=_remarks(found),
+        after=[*_remarks(found), *_noise(found, baseline)],
     )
 
 
@@ -86,3 +86,14 @@ def _remarks(found: Sequence[FromTexts]) -> list[str]:
         if record.prepared is not None
     }
     return [*remarks, "In every run the tokens had the same digest as those that were prepared beforehand."]
+
+
+def _noise(found: Sequence[FromTexts], baseline: str) -> list[str]:
+    """How far apart such runs are that differ in nothing; nothing without a comparison."""
+    ratios = [each.ratio for each in found if each.ratio is not None]
+    if not ratios:
+        return []
+    if ratios[0].floor is None:
+        return [f"How far apart runs of {baseline} from texts are that differ in nothing was not measured."]
+    floor = percent_text(ratios[0].floor)
+    return [f"By repeated runs of {baseline} (A/A), no difference from end to end below {floor} is claimed."]

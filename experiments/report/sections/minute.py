@@ -16,6 +16,7 @@ from experiments.report.sections.stack_comparisons import doubt_of, excluded_sen
 from experiments.util.words import listed
 
 TITLE: Final = "In one minute"
+EXCLUDED: Final = "What is excluded?"
 MORE: Final = Format(1, signed=True)
 
 
@@ -28,28 +29,32 @@ class Answer:
 
 
 def in_one_minute(analysis: Analysis) -> list[Answer]:
-    """The questions and their answers; without those about times, if nothing follows from times."""
+    """The questions and their answers; without those about times, if nothing follows from times.
+
+    If the intervals exclude what the dissertation's stacks add to a step, that comes first.
+    """
     figures, baseline = analysis.figures, analysis.figures.campaign.baseline
     same = Answer("The same work?", weights_sentence(figures))
     if figures.weights_differ or figures.unproven:
         return [same, Answer("How much slower in training?", NOT_OF_TIMES)]
-    return [
+    others = [
         same,
         Answer("How much slower in training?", times_sentence(analysis.comparisons, baseline)),
         Answer("And in all?", _in_all(figures.cells, baseline)),
         Answer("Where?", _where(analysis.added, baseline)),
-        Answer("What is excluded?", _excluded(analysis)),
     ]
+    if excluded := [] if doubt_of(figures) else excluded_sentences(analysis.comparisons):
+        return [Answer(EXCLUDED, " ".join(excluded)), *others]
+    return [*others, Answer(EXCLUDED, _not_excluded(analysis))]
 
 
-def _excluded(analysis: Analysis) -> str:
-    """What the dissertation's stacks add to a step and these don't."""
+def _not_excluded(analysis: Analysis) -> str:
+    """Why nothing is excluded of what the dissertation's stacks add to a step."""
     if doubt := doubt_of(analysis.figures):
         return doubt.strip()
     if not any(each.published_step_s is not None for each in analysis.comparisons):
         return "Nothing of the dissertation's: no pairs of runs here are like its own."
-    sentences = excluded_sentences(analysis.comparisons)
-    return " ".join(sentences) or "None of what the dissertation's stacks add to a step."
+    return "None of what the dissertation's stacks add to a step."
 
 
 def _in_all(cells: Sequence[Cell], baseline: str) -> str:

@@ -94,7 +94,7 @@ def _time(question: Question, analysis: Analysis, found: Questions) -> Answer:
     here = [f"{NOT_ANSWERED} {doubt.strip()}" if doubt else _fastest(question, analysis)]
     if not doubt:
         here += [_beyond(stack, each, baseline) for stack, each in found.beyond.items()]
-        here += [] if lacking.scaling else [workers_sentence(figures)]
+        here += [] if lacking.scaling else [workers_sentence(figures, analysis.noise.floor)]
     here.append(weights_sentence(figures))
     shown = {
         times.TITLE: True,

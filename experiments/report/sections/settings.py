@@ -9,8 +9,9 @@ from experiments.analysis.settings import SettingComparison
 from experiments.report.formats import P_VALUE, Format, Value, plain_interval
 from experiments.report.names import setting_text, value_text
 from experiments.report.sections.records import run_count
+from experiments.report.sections.stack_comparisons import seconds_value, step_value
 from experiments.report.tables import Table, columns
-from experiments.report.verdict_words import corrected_text, verdict
+from experiments.report.verdict_words import corrected_text, seconds_verdict, verdict
 
 OF_BLOCKS: Final = ("link_rate", "pinning", "device")  # runs that differ in these are in different blocks
 RATIO: Final = Format(3)
@@ -18,15 +19,19 @@ RATIO: Final = Format(3)
 
 def settings_table(found: Sequence[SettingComparison]) -> Table:
     """The settings against one another."""
-    words = ("setting", "value", "against", "where", "verdict")
+    words = ("setting", "value", "against", "where", "verdict", "verdict, outside")
     return Table(
         title="What the settings change",
         before=(
             "Pairs of runs with the same seed that differ in one setting only: each value against the "
-            f"setting's first value in the matrix. {corrected_text([each.ratio.p for each in found])}"
+            f"setting's first value in the matrix. {corrected_text([each.ratio.p for each in found])} "
+            "Ms more a step: of train_s, evaluation and what is fixed included, where steps are alike. "
+            "S more outside: of total_s less train_s. The intervals of either column hold at once, too."
         ),
         columns=columns(
-            *words[:4], "pairs", "train_s, ratio", "95 % interval", "p (Bonferroni)", words[4], words=words
+            *(*words[:4], "pairs", "train_s, ratio", "95 % interval", "p (Bonferroni)", "ms more a step"),
+            *("verdict", "s more outside", "verdict, outside"),
+            words=words,
         ),
         rows=[
             [
@@ -38,7 +43,10 @@ def settings_table(found: Sequence[SettingComparison]) -> Table:
                 Value(each.ratio.ratio, RATIO),
                 plain_interval(each.ratio.low, each.ratio.high, RATIO),
                 Value(each.ratio.p, P_VALUE),
+                step_value(each.more_a_step),
                 verdict(each.ratio),
+                seconds_value(each.more_outside),
+                seconds_verdict(each.more_outside),
             ]
             for each in found
         ],

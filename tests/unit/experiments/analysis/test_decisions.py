@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -55,22 +56,60 @@ def test_single_runs_favour_nobody(tmp_path: Path) -> None:
     assert found["installing"] == found["tracking"] == NOT_RECORDED
 
 
-def test_waiting_favours_a_stack_whose_interval_is_below_the_others(tmp_path: Path) -> None:
+def test_waiting_favours_a_stack_that_takes_less_around_training(tmp_path: Path) -> None:
     plan = [planned(stack, 1, seed) for stack in ("ddp", "spark") for seed in (1, 2, 3)]
-    for name, apart, expected in (("far", 10.0, DDP), ("near", 0.1, OPEN)):
+    for name, apart, expected in (("far", 10.0, DDP), ("near", -0.2, OPEN)):
         records = [
-            record(stack, 1, 50.0, 60.0 + 0.1 * seed + (apart if stack == "spark" else 0.0), seed)
+            record(stack, 1, 50.0, 60.0 + (apart + 0.1 * seed**2 if stack == "spark" else 0.1 * seed), seed)
             for stack in ("ddp", "spark")
             for seed in (1, 2, 3)
         ]
         assert says(campaign(tmp_path / name, plan, records), "waiting") == expected
 
 
+def around_training(folder: Path, more: Mapping[str, Sequence[float]]) -> Favoured:
+    """By runs of so many seconds more around training than 10, seed by seed."""
+    cells = [(stack, seed, each) for stack, found in more.items() for seed, each in enumerate(found, 1)]
+    plan = [planned(stack, 1, seed) for stack, seed, _ in cells]
+    records = [record(stack, 1, 50.0, 60.0 + each, seed) for stack, seed, each in cells]
+    return says(campaign(folder, plan, records), "waiting")
+
+
+def test_waiting_is_judged_by_pairs_and_for_all_stacks_at_once(tmp_path: Path) -> None:
+    ddp, spark = (0.0, 0.01, -0.01), (1.0, 1.6, 0.8)
+    assert around_training(tmp_path / "two", {"ddp": ddp, "spark": spark}) == DDP
+    # Each interval by itself lies above DDP's, but those of two comparisons don't exclude 0 at once.
+    both = {"ddp": ddp, "spark": spark, "determined": spark}
+    assert around_training(tmp_path / "three", both) == OPEN
+    # All seeds differ by far, and each pair by the same.
+    pairs = {"ddp": (0.0, 20.0, 40.0), "spark": (3.0, 23.1, 42.9)}
+    assert around_training(tmp_path / "pairs", pairs) == DDP
+
+
+def test_time_per_step_is_judged_by_pairs(tmp_path: Path) -> None:
+    cells = [
+        (stack, 1, epochs, 32, [seed * 10.0 * epochs + (more + seed / 10) * epochs for seed in (1, 2, 3)])
+        for stack, more in (("ddp", 0.0), ("spark", 2.0))
+        for epochs in (2, 10)
+    ]
+    cells[-1][-1][0] += 0.3
+    assert says(with_batches(tmp_path, cells), "step") == DDP
+
+
+def test_stacks_are_named_in_the_order_of_the_matrix(tmp_path: Path) -> None:
+    plan = [planned(stack, 1).model_copy(update={"written": at}) for at, stack in enumerate(("ddp", "spark"))]
+    shuffled = [planned("determined", 1).model_copy(update={"written": 2}), *reversed(plan)]
+    made = campaign(tmp_path, shuffled, [record(stack, 1, 50.0, 60.0) for stack in ("ddp", "spark")])
+    stacks = {stack: made_up(stack) for stack in ("determined", "ddp")} | {"spark": made_up("spark", "none")}
+    keep(made.folder, Setup(stacks=TWO.model_copy(update={"stacks": stacks})))
+    assert says(made, "tracking").stacks == ("ddp", "determined")
+
+
 def test_time_per_step_favours_a_stack_that_is_faster_with_every_setting(tmp_path: Path) -> None:
     # Spark's steps take twice as long as DDP's with batches of 16, but less time with batches of 64.
     seconds = {("ddp", 16): 10.0, ("spark", 16): 20.0, ("ddp", 64): 6.0, ("spark", 64): 5.0}
     cells = [
-        (stack, 1, epochs, batch, [each * epochs + seed / 100 for seed in (1, 2, 3)])
+        (stack, 1, epochs, batch, [each * epochs * (1 + seed**2 / 1000 * each) for seed in (1, 2, 3)])
         for (stack, batch), each in seconds.items()
         for epochs in (2, 10)
     ]
@@ -81,7 +120,7 @@ def test_time_per_step_favours_a_stack_that_is_faster_with_every_setting(tmp_pat
 
 def test_times_of_equal_work_that_ended_differently_are_not_compared(tmp_path: Path) -> None:
     cells = [
-        (stack, 1, epochs, 32, [more * epochs + seed / 100 for seed in (1, 2, 3)])
+        (stack, 1, epochs, 32, [more * epochs * (1 + seed**2 / 1000 * more) for seed in (1, 2, 3)])
         for stack, more in (("ddp", 10.0), ("spark", 20.0))
         for epochs in (2, 10)
     ]

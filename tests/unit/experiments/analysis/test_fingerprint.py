@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy import stats
 
 from experiments.analysis.analysis import Analysis, analyse
 from experiments.analysis.fingerprint import Fingerprint
@@ -48,10 +49,11 @@ def analysed(
     cells: Sequence[Mapping[str, Any]] = CELLS,
     costs: Mapping[str, float] = COSTS,
     keep: Callable[[str, int, Mapping[str, Any]], bool] = lambda *_: True,
+    stacks: Sequence[str] = ("ddp", "spark"),
 ) -> Analysis:
     """Runs of ddp and spark, five seeds, with noise of 20 ms a run."""
     noise, runs = random.Random(2), list[tuple[PlannedRun, Record]]()
-    for stack, axes, seed in itertools.product(("ddp", "spark"), cells, range(1, 6)):
+    for stack, axes, seed in itertools.product(stacks, cells, range(1, 6)):
         one = spec(stack, 2, seed)
         work = one.work.model_copy(
             update={name: axes[name] for name in ("batch_per_worker", "epochs") if name in axes}
@@ -92,6 +94,15 @@ def test_a_cost_of_one_kind_is_not_taken_for_another(tmp_path: Path, term: str) 
     assert remark == f"spark: more {words.get(term, '32 samples evaluated')}."
     rows = [each for each in export_rows(analysis) if each["section"] == "fingerprint"]
     assert len(rows) == 4 and all(each["low"] < each["high"] for each in rows)
+
+
+def test_the_intervals_hold_for_all_stacks_at_once(tmp_path: Path) -> None:
+    found = analysed(tmp_path, stacks=("ddp", "spark", "determined")).fingerprints
+    assert [each.stack for each in found] == ["spark", "determined"]
+    factor = stats.t.ppf(1 - 0.025 / 8, 4)  # two stacks with four costs each
+    for cost in (cost for each in found for cost in each.costs.values()):
+        assert cost.high is not None and cost.error is not None
+        assert cost.high - cost.mean == pytest.approx(factor * cost.error)
 
 
 def test_what_the_runs_cannot_tell_apart_is_left_out_and_named(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.analysis.added import STEPS, certain
 from experiments.analysis.analysis import Analysis, analyse
 from experiments.analysis.factors import recipes
 from experiments.analysis.noise import noise
@@ -16,11 +17,13 @@ from experiments.analysis.verdicts import outcome, sign
 from experiments.campaign.campaign import Campaign
 from experiments.campaign.plan import PlannedRun
 from experiments.report.export_rows import export_rows
-from experiments.report.sections.conclusions import conclusions
+from experiments.report.sections.added import added_table
+from experiments.report.sections.conclusions import conclusions, workers_sentence
+from experiments.report.sections.minute import in_one_minute
 from experiments.report.sections.stack_comparisons import comparisons_table
 from experiments.report.verdict_words import percent_text, verdict
 from tests.unit.experiments.analysis.test_figures import of_specification
-from tests.unit.experiments.made_up_records import campaign, record, spec
+from tests.unit.experiments.made_up_records import campaign, planned, record, spec
 
 SEEDS = range(1, 9)
 
@@ -67,7 +70,9 @@ def test_a_difference_is_claimed_only_above_the_noise_floor(tmp_path: Path) -> N
     assert not loud.settings  # the repetition is no setting
 
     exported = [row for row in export_rows(loud) if row["section"] == "noise"]
-    assert [(row["stack"], row["runs"], row["setting"]) for row in exported] == [("ddp", 8, "repetition 2")]
+    assert {(row["stack"], row["runs"], row["setting"]) for row in exported} == {("ddp", 8, "repetition 2")}
+    quantities = [row["quantity"] for row in exported]
+    assert quantities == ["train_s over the first ones", "outside train_s, s more"]
 
     large = analyse(made(tmp_path / "large", 1.5, 0.03))
     assert [each.outcome for each in large.comparisons] == ["longer"]
@@ -87,10 +92,10 @@ def test_what_the_dissertation_adds_is_excluded_only_beyond_the_noise(tmp_path: 
     (found,) = analyse(made(tmp_path, 1.01, 0.001)).comparisons
     more = found.more_a_step
     assert more.low is not None and more.high is not None
-    there = more.high + 0.001
-    assert replace(found, published_step_s=there, noise_step_s=0.0).excludes_published
-    assert not replace(found, published_step_s=there, noise_step_s=0.002).excludes_published
-    assert replace(found, published_step_s=there, noise_step_s=0.0005).excludes_published
+    above = replace(found, published_step_s=more.high + 0.001, evaluated=32.0)
+    assert replace(above, noise_step_s=0.0).excludes_published
+    assert not replace(above, noise_step_s=0.002).excludes_published
+    assert replace(above, noise_step_s=0.0005).excludes_published
 
 
 def test_without_repetitions_the_report_says_that_the_noise_is_not_known(tmp_path: Path) -> None:
@@ -103,6 +108,38 @@ def test_without_repetitions_the_report_says_that_the_noise_is_not_known(tmp_pat
     assert len(found.noise.again) == 1 and found.noise.floor is None
     assert "ddp was repeated, but not often enough" in said(found)
     assert comparisons_table(found.comparisons, "ddp", found.noise).after == []
+
+
+def test_no_speed_up_below_the_noise_is_claimed(tmp_path: Path) -> None:
+    times = {1: (50.0, 51.0, 52.0), 2: (49.0, 50.1, 51.0)}
+    plan = [planned("ddp", workers, seed) for workers in times for seed in (1, 2, 3)]
+    records = [
+        record("ddp", workers, seconds, 60.0, seed)
+        for workers, found in times.items()
+        for seed, seconds in enumerate(found, 1)
+    ]
+    figures = analyse(campaign(tmp_path, plan, records)).figures
+    assert workers_sentence(figures, None).startswith("2 workers train 1.02 to 1.02 times as fast as one")
+    assert workers_sentence(figures, 0.01).startswith("2 workers train 1.02 to 1.02 times as fast as one")
+    noisy = workers_sentence(figures, 0.03)
+    assert noisy.startswith("2 workers differ from one on ddp by no more than the noise (1.02 to 1.02 times")
+
+
+def test_no_part_is_claimed_to_be_longer_by_less_than_the_noise_of_what_it_is_a_part_of(
+    tmp_path: Path,
+) -> None:
+    # Spark's steps take 0.3 s longer, which its pairs show; repeated runs of DDP differ by more, or by less.
+    quiet, loud = (analyse(made(tmp_path / str(again), 1.01, again)) for again in (0.001, 0.03))
+    for analysis, claimed in ((quiet, True), (loud, False)):
+        (steps,) = [part for each in analysis.added for part in each.parts if part.name == STEPS]
+        more = steps.added["spark"]
+        assert more.low is not None and more.low > 0 and certain(more) is claimed
+        assert more.floor == pytest.approx((analysis.noise.floor or 0) * 30 * 1.045, rel=0.01)
+        where = next(each.text for each in in_one_minute(analysis) if each.question == "Where?")
+        assert ("steps, +0." in where) is claimed
+    assert (
+        "by the noise floors of train_s and of what is outside it" in added_table(loud.added, "ddp").after[0]
+    )
 
 
 @pytest.mark.parametrize(

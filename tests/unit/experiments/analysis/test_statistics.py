@@ -79,6 +79,31 @@ def test_equivalence_is_claimed_only_where_the_whole_interval_allows() -> None:
     assert {outcome(each) for each in ratios_together([found] * 10)} == {"open"}
 
 
+@pytest.mark.parametrize("n", [5, 10])
+def test_the_range_of_the_smallest_visible_difference_has_the_true_one_in_95_of_100(n: int) -> None:
+    draw, sd, covered = np.random.default_rng(11), 0.02, 0
+    exact = mean_difference(_spread(n, sd))
+    assert exact is not None and exact.visible is not None
+    for _ in range(1000):
+        found = mean_difference(draw.normal(0, sd, n).tolist())
+        assert found is not None and found.visible is not None and found.visible_ends is not None
+        low, high = found.visible_ends
+        assert low < found.visible < high
+        covered += low <= exact.visible <= high
+    assert 930 <= covered <= 970
+    ratio = paired_ratio([(math.exp(each), 1.0) for each in _spread(n, sd)])
+    assert ratio is not None and ratio.visible_ends is not None and exact.visible_ends is not None
+    assert ratio.visible_ends == pytest.approx(tuple(math.expm1(end) for end in exact.visible_ends))
+    alone = paired_ratio([(2.0, 1.0)])
+    assert alone is not None and alone.visible_ends is None
+
+
+def _spread(n: int, sd: float) -> list[float]:
+    """Values whose standard deviation is exactly that."""
+    values = np.arange(n, dtype=float)
+    return ((values - values.mean()) / values.std(ddof=1) * sd).tolist()  # type: ignore[no-any-return]
+
+
 def test_a_split_gives_back_the_line() -> None:
     line = [(100, 12.0), (500, 52.0)]
     found = split({1: line, 2: line})

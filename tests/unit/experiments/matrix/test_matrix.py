@@ -10,7 +10,7 @@ import pytest
 from experiments.analysis.dissertation import dissertation
 from experiments.campaign.plan import PlannedRun, make_plan, why_not
 from experiments.cluster.description import Cluster
-from experiments.matrix.loading import load_matrix
+from experiments.matrix.loading import MATRICES, load_matrix
 from experiments.util.errors import UserError
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace
 from training.spec import Work
@@ -155,10 +155,28 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("spark-releases", 45),
         ("unlike", 35),
         ("rank-0", 15),
+        ("two-users", 26),
     ],
 )
 def test_every_matrix_that_is_shipped_is_valid(name: str, runs: int) -> None:
     assert len(load_matrix(name).on(2).combinations()) == runs
+
+
+def test_every_shipped_matrix_with_several_seeds_repeats_runs_of_its_first_stack() -> None:
+    for path in sorted(MATRICES.glob("*.yml")):
+        combinations = load_matrix(path.stem).on(2).combinations()
+        if len({each["seed"] for each in combinations}) > 1:
+            again = [each for each in combinations if each.get("repetition") == 2]
+            assert {each["stack"] for each in again} == {combinations[0]["stack"]}, path.stem
+
+
+def test_users_have_runs_alone_that_are_repeated(cluster: Cluster) -> None:
+    plan = make_plan(load_matrix("two-users"), cluster, "a" * 64)
+    again = [run for run in plan if not run.warm_up and run.axes["repetition"] == 2]
+    assert sorted(run.axes["seed"] for run in again) == [3, 4]
+    assert not any(run.together for run in again)
+    text = (MATRICES / "two-users.yml").read_text(encoding="utf-8")
+    assert f"With warm-ups, {len(plan)} runs" in text
 
 
 def test_the_dissertations_matrix_has_its_cells_and_its_settings(cluster: Cluster) -> None:

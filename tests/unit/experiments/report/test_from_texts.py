@@ -17,10 +17,11 @@ from experiments.campaign.campaign import Campaign
 from experiments.campaign.plan import PlannedRun, make_plan
 from experiments.cluster.description import Cluster
 from experiments.matrix.loading import load_matrix
-from experiments.records.record import SCHEMA, Record, parse_record
+from experiments.records.record import SCHEMA, Record, parse_record, read_record
 from experiments.report.export_rows import export_rows
 from experiments.report.sections.from_texts import TITLE
 from experiments.report.writer import write_report
+from tests.unit.experiments.analysis.test_figures import of_specification
 from tests.unit.experiments.made_up_records import campaign, record, spec
 from tests.unit.experiments.made_up_workplace import Workplace
 from tests.unit.experiments.records.test_records import Left
@@ -103,6 +104,30 @@ def test_each_cell_is_taken_apart_and_held_against_the_baseline(tmp_path: Path) 
     assert spark.preparing_ratio.ratio == pytest.approx(0.5)
     assert spark.ratio.ratio == pytest.approx(0.96, abs=0.001) and spark.ratio.n == 3
     assert spark.ratio.low is not None and spark.ratio.low < 0.96 < (spark.ratio.high or 0)
+
+
+def test_no_difference_is_claimed_below_what_repeated_runs_differ_by_from_end_to_end(tmp_path: Path) -> None:
+    for spread_s, said in ((0.1, "takes less time"), (8.0, "within the noise")):
+        first = etl(tmp_path / f"first-{spread_s}")
+        plan, records = [], [read_record(path) for path in first.folder.glob("*/*/record.json")]
+        for seed in (1, 2, 3):
+            again = made("ddp", seed, 60.0 + (seed - 2) * (0.5 + spread_s), 20.0, before=True)
+            conditions = again.specification.conditions.model_copy(update={"repetition": 2})
+            specification = again.specification.model_copy(update={"conditions": conditions})
+            records.append(again.model_copy(update=of_specification(specification)))
+        for each in records:
+            one = each.specification
+            axes = {"stack": one.stack, "workers": 2, "epochs": 2, "repetition": one.conditions.repetition}
+            axes |= {"seed": one.work.seed}
+            plan.append(PlannedRun(run_id=each.run_id, axes=axes, specification=one))
+        table = tables(campaign(tmp_path / f"again-{spread_s}", plan, records))[TITLE]
+        (spark,) = [row for row in table.texts if row[0] == "spark"]
+        assert spark[-1].startswith(said)
+        assert table.after[-1].startswith(
+            "By repeated runs of ddp (A/A), no difference from end to end below"
+        )
+    remark = "How far apart runs of ddp from texts are that differ in nothing was not measured."
+    assert tables(etl(tmp_path / "alone"))[TITLE].after[-1] == remark
 
 
 def test_a_clock_that_was_set_back_leaves_a_pair_out_and_no_report(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from experiments.analysis.figures import figures_of
 from experiments.analysis.statistics import Ratio
 from experiments.analysis.verdicts import Outcome, is_small
 from experiments.campaign.plan import PlannedRun
-from experiments.report.formats import CHANGE, COUNT, MINUS, P_VALUE, PERCENT, RATIO, Format, Value
+from experiments.report.formats import CHANGE, COUNT, MINUS, NOTHING, P_VALUE, PERCENT, RATIO, Format, Value
 from experiments.report.sections.conclusions import conclusions
 from experiments.report.sections.hardware import gpus_table
 from experiments.report.sections.phases import TITLE as PHASES
@@ -102,7 +102,7 @@ def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path)
     first = rows(shown[TIMES])
     assert [first[1][name] for name in ("speed-up", "efficiency")] == [speed_up, efficiency]
     analysis = analyse(made)
-    said = conclusions(analysis)[2]
+    (said,) = [each for each in conclusions(analysis) if "2 workers train" in each]
     assert f"{low:.2f} to {high:.2f}" in said and f"({low * 50:.0f} to {high * 50:.0f} %)" in said
     assert "3 seeds" in said and "ddp" in said
     here = {
@@ -353,8 +353,10 @@ def test_a_comparison_claims_what_its_interval_allows(
     analysis = analyse(seeds(tmp_path, spark, noise))
     (found,) = analysis.comparisons
     assert (found.outcome, is_small(found.ratio), found.ratio.n) == (shown, small, 5)
-    excluded, times, *_ = conclusions(analysis)
-    assert said in times and "ms) is excluded here" in excluded
+    said_first = conclusions(analysis)
+    # A fifth more may be what the dissertation's stack adds, if that is evaluation: here is less of it.
+    excluded = "" if spark == 1.2 else said_first.pop(0)
+    assert said in said_first[0] and ("is excluded here" in excluded) is (spark != 1.2)
 
 
 @pytest.mark.parametrize(
@@ -366,7 +368,8 @@ def test_a_comparison_claims_what_its_interval_allows(
         (Ratio(1.0, 0.98, 1.02, 0.9, 0.1, 0.01, 5), "the same within 3 %"),
         (
             Ratio(1.0, 0.5, 2.0, 0.9, 0.071, 0.3, 5),
-            "can't tell: only a difference of about 7.1 % or more would have shown four times in five",
+            "can't tell: only a difference of about 7.1 % (4.2 % to 22 %) or more would have shown four "
+            "times in five",
         ),
         (
             Ratio(1.0, 0.1, 9.0, 0.9, math.inf, 1.0, 2),
@@ -581,7 +584,7 @@ def test_two_lengths_split_every_stacks_time(tmp_path: Path) -> None:
     steps = spec("ddp", 1).work.steps_per_epoch
     assert found.here.fixed_s == pytest.approx(2.0) and found.here.step_s == pytest.approx(5 / steps)
     (row,) = tables(made)["Fixed and per step"].texts
-    assert row == ["ddp", "1", "2", "2.0", f"{5000 / steps:.2f}", "\N{MINUS SIGN}3.5", "43.52"]
+    assert row == ["ddp", "1", "2", "2.0", f"{5000 / steps:.2f}", NOTHING, "\N{MINUS SIGN}3.5", "43.52"]
 
 
 def test_figures_come_as_csv_and_parquet_too(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_the_page_has_what_each_stack_adds(analysis: Analysis) -> None:
     (remark,) = added_table(analysis.added, "ddp").after
     shown = re.findall(r"^\| ([^|*]+) \| ([12]) \| ([^|]+) \| ([^|]+) \| ([^|]+) \|$", PAGE.read_text(), re.M)
     table = rows(added_table(analysis.added, "ddp"))
-    assert len(shown) == 14 and "42 differences" in remark
+    assert len(shown) == 14 and "50 differences" in remark
     assert {each[:2] for each in shown} <= {(row["part"], row["workers"]) for row in table}
     for row in table:
         name, workers = row["part"], row["workers"]
