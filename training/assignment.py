@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from training.distributed.liveness import PeerMonitor
-from training.metrics.census import take_census
+from training.metrics.census import Census, take_census, take_second_look
 from training.session import Session
 from training.spec import RunSpec
 from training.util.digest import code_digest
@@ -48,10 +48,20 @@ class Moments:
         }
 
 
-def note_census(given: Assignment, rank: int) -> None:
-    """Write `census-<rank>.json`: what was given to this rank's process, and what it runs on."""
+def note_census(given: Assignment, rank: int, program: int | None = None) -> Census:
+    """Write `census-<rank>.json`, and return it: what was given to this rank's process, and what it runs on.
+
+    `program` is the number of the process of a program with a loop of its own: then it is about that one.
+    """
     places = {"code": Path(__file__).parent, "data": given.data, "results": given.out}
-    write_json(given.out / f"census-{rank}.json", take_census(places))
+    census = take_census(places, program)
+    write_json(given.out / f"census-{rank}.json", census)
+    return census
+
+
+def note_second_look(given: Assignment, rank: int, census: Census) -> None:
+    """Add to `census-<rank>.json` what has changed now that the ranks have met."""
+    write_json(given.out / f"census-{rank}.json", census | take_second_look())
 
 
 def write_rank_file(

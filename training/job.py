@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from training.assignment import Assignment, Moments, note_census, write_rank_file
+from training.assignment import Assignment, Moments, note_census, note_second_look, write_rank_file
 from training.distributed.collective import gather, join, leave, wait_for_all
 from training.distributed.liveness import PeerMonitor
 from training.errors import Stopped, Yielded
@@ -37,11 +37,12 @@ def run_job(given: Assignment) -> None:
     set_arithmetic(spec)
     keeps_memory = spec.conditions.allocator == "tuned" and keep_freed_memory()
     session = given.begin()
-    note_census(given, session.rank)
+    census = note_census(given, session.rank)
     device = spec.conditions.device
     phases = Phases(clock_for(device), SAMPLE_EVERY[device])
     peers.status.phase = lambda: phases.current
     peers.start(join(session), session)
+    note_second_look(given, session.rank, census)
 
     gpu = start_sampling(session.device, out, session.rank)
     meter = Meter()

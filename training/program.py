@@ -35,6 +35,8 @@ AROUND: Final = ("queue", "launch", "imports", "rendezvous", "shutdown")
 
 CALLS: Final = ("training.calls", "trainbed.py")
 LOOK_EVERY: Final = 0.2  # s
+CENSUS_AFTER: Final = 5.0  # s, unless it reports something before that
+UNSEEN: Final = "the program ended before its rank took its census"
 DIES_WITH_PARENT: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
 PATIENCE: Final = 10.0  # s that a program has to exit once it was told to; less than the rank itself has
 
@@ -56,6 +58,7 @@ class _Said:
     phases: dict[str, float] = field(default_factory=dict)
     weights_digest: str | None = None
     parameters: int | None = None
+    seen: bool = False  # whether its census was taken
 
     def epoch(self, number: int) -> dict[str, Any] | None:
         """What it reported of an epoch, if it did."""
@@ -74,7 +77,6 @@ def run_program(given: Assignment) -> None:
     imports_done = time.time()
     work, out, peers = given.spec.work, given.out, given.peers
     session = given.begin()
-    note_census(given, session.rank)
     module = load_for(work.workload, work.workload_digest, "workload")
     program: Program = module.program(work, find_dataset(given.data, work.data_digest), out)
     phase = "its own program"
@@ -93,8 +95,17 @@ def run_program(given: Assignment) -> None:
         )
     gpu = start_sampling(session.device, out, session.rank)
     train_start = time.time()
-    said, train_s = _run(program, out / EVENTS.format(rank=session.rank), meeting, session, peers.status)
+    said, train_s = _run(
+        program,
+        out / EVENTS.format(rank=session.rank),
+        meeting,
+        session,
+        peers.status,
+        lambda pid: note_census(given, session.rank, pid),
+    )
     train_end = time.time()
+    if not said.seen:
+        write_json(out / f"census-{session.rank}.json", {"process": {"trouble": UNSEEN}})
     named = {name: seconds for name, seconds in said.phases.items() if name != "other"}
     write_rank_file(
         out,
@@ -125,16 +136,29 @@ def run_program(given: Assignment) -> None:
 
 
 def _run(
-    program: Program, events: Path, meeting: Meeting | None, session: Session, status: RankStatus
+    program: Program,
+    events: Path,
+    meeting: Meeting | None,
+    session: Session,
+    status: RankStatus,
+    take_census: Callable[[int], object],
 ) -> tuple[_Said, float]:
-    """Start the program and wait for its end; returns what it said, and how many seconds it took."""
+    """Start the program and wait for its end; returns what it said, and how many seconds it took.
+
+    `take_census` is called once with its process's number: when it first reports something, or after
+    `CENSUS_AFTER`, because what it computes with is not loaded at its start.
+    """
     began, said = time.perf_counter(), _Said()
     events.unlink(missing_ok=True)  # of an earlier attempt
     read = _reader(events)
     with _started(program, events, meeting) as process:
         while (code := process.poll()) is None and not session.should_stop():
-            _take(read(), said, session, began)
+            reported = read()
+            _take(reported, said, session, began)
             status.epoch = len(said.epochs) + 1
+            if not said.seen and (reported or time.perf_counter() - began > CENSUS_AFTER):
+                said.seen = True
+                take_census(process.pid)
             time.sleep(LOOK_EVERY)
         if session.should_stop():  # whoever asks for that may have told the program, too
             raise Stopped(f"{program.name} was running.")

@@ -19,6 +19,7 @@ try:
 except ImportError:  # elsewhere it only prints
     trainbed = None
 
+BEFORE_S = 1.0  # from the first report, at which the rank takes this process's census, to the first step
 SPIN_S = 0.002  # before the end of a wait, during which it asks for the time instead of sleeping
 
 
@@ -39,6 +40,9 @@ def main() -> None:
     parser.add_argument("--step-ms", type=float, default=43.5)
     parser.add_argument("--lines", type=int, default=0, help="printed after each step")
     given = parser.parse_args()
+    if trainbed:
+        trainbed.phase("other")
+        time.sleep(BEFORE_S)
     for epoch in range(1, given.epochs + 1):
         beyond = []
         if trainbed:

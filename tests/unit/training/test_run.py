@@ -136,6 +136,17 @@ def test_every_step_is_kept_as_a_line_and_as_scalars(run: Run, datasets: Dataset
     assert all(scalar.value > 0 for scalar in board.Scalars("phase/backward"))
 
 
+def test_threads_are_noted_again_once_the_ranks_have_met(run: Run, datasets: Datasets) -> None:
+    prepared = datasets(data_spec())
+    out, statuses = run(run_spec(prepared, data_spec(), epochs=1, workers=2), prepared.path)
+    assert statuses == [0, 0]
+    names = ("threads", "threads after meeting")
+    for rank in (0, 1):
+        census = load(out / f"census-{rank}.json")
+        before, after = (sum(map(int, census[name].values())) for name in names)
+        assert after > before, "gloo's are there, and what watches the peers"
+
+
 def test_activations_computed_again_give_the_same_bits(run: Run, datasets: Datasets) -> None:
     prepared = datasets(data_spec())
     digests = set()

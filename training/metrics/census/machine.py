@@ -1,12 +1,17 @@
-"""What this process runs on, as it sees it: cgroup and its limits, mounts, kernel, processors."""
+"""What a process runs on, as it sees it: cgroup and its limits, mounts, kernel, processors.
+
+`of` is its name below /proc, as in `process`.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
 
+from training.metrics.census.process import number_of
 from training.util.files import text_of
 
 PROC: Final = Path("/proc")
@@ -86,10 +91,10 @@ INSTRUCTIONS: Final = ("sse4", "avx", "fma", "f16c", "amx", "asimd", "sve", "bf1
 """How the names of the instruction sets begin that numeric libraries choose their kernels by."""
 
 
-def cgroup() -> dict[str, str]:
+def cgroup(of: str = "self") -> dict[str, str]:
     """Its cgroups, and what limits them or those above, by file and how many levels above."""
     found = {}
-    for line in (text_of(PROC / "self" / "cgroup") or "").splitlines():
+    for line in (text_of(PROC / of / "cgroup") or "").splitlines():
         _, controllers, path = line.split(":", 2)
         found[f"path of {controllers}" if controllers else "path"] = path
         root = SYS / "fs" / "cgroup" / controllers
@@ -113,9 +118,9 @@ def _limits(folder: Path, which: str) -> dict[str, str]:
     }
 
 
-def mounts(places: Mapping[str, Path]) -> dict[str, str]:
+def mounts(places: Mapping[str, Path], of: str = "self") -> dict[str, str]:
     """What each place is mounted from: file system, source and options, as in /proc/self/mountinfo."""
-    found = {purpose: mount_of(place) for purpose, place in places.items()}
+    found = {purpose: mount_of(place, of) for purpose, place in places.items()}
     return {purpose: str(mount) for purpose, mount in found.items() if mount is not None}
 
 
@@ -132,9 +137,9 @@ class Mount:
         return f"{self.file_system} {self.source} ({self.options})"
 
 
-def mount_of(place: Path) -> Mount | None:
+def mount_of(place: Path, of: str = "self") -> Mount | None:
     """The mount that a place is on; None if the process sees none there."""
-    table = [line.split(" ") for line in (text_of(PROC / "self" / "mountinfo") or "").splitlines()]
+    table = [line.split(" ") for line in (text_of(PROC / of / "mountinfo") or "").splitlines()]
     below = [fields for fields in table if place.resolve().is_relative_to(_unescaped(fields[4]))]
     if not below:
         return None
@@ -178,6 +183,34 @@ def processor() -> dict[str, str]:
         level, kind, size = (text_of(cache / name) for name in ("level", "type", "size"))
         found |= {f"L{level} {kind}": size} if size else {}
     return found
+
+
+def frequency(of: str = "self") -> dict[str, str]:
+    """How fast the cores that it may use run at this moment: the slowest and the fastest, in MHz.
+
+    A virtual machine may see only the nominal frequency, and on ARM the kernel tells it only with cpufreq.
+    """
+    blocks = [
+        {
+            name.strip(): value.strip()
+            for name, _, value in (line.partition(":") for line in block.splitlines())
+        }
+        for block in (text_of(PROC / "cpuinfo") or "").split("\n\n")
+    ]
+    told = {each.get("processor"): each.get("cpu MHz") for each in blocks}
+    found = [_mhz(core, told.get(str(core))) for core in os.sched_getaffinity(number_of(of))]
+    known = [each for each in found if each is not None]
+    if not known:
+        return {}
+    return {"slowest core, MHz": f"{min(known):.0f}", "fastest core, MHz": f"{max(known):.0f}"}
+
+
+def _mhz(core: int, told: str | None) -> float | None:
+    """By /proc/cpuinfo, or else by cpufreq, which counts in kHz."""
+    if told:
+        return float(told)
+    counted = text_of(SYS / "devices" / "system" / "cpu" / f"cpu{core}" / "cpufreq" / "scaling_cur_freq")
+    return float(counted) / 1000 if counted else None
 
 
 def _counts(flag: str) -> bool:

@@ -1,4 +1,4 @@
-"""What watches this process for security's sake: security modules, and filters of its system calls."""
+"""What watches a process for security's sake: security modules, and filters of its system calls."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ STATES: Final = {
 """Files below /sys that say whether a module is at work, and what they say."""
 
 
-def security() -> dict[str, str]:
-    """The active security modules, this process's label by them, and how many filters its system calls pass.
+def security(of: str = "self") -> dict[str, str]:
+    """The active security modules, the process's label by them, and how many filters its system calls pass.
 
     The mode of seccomp, capabilities and `no new privileges` are among what `process.state` says. A container
     rarely sees the list of modules.
     """
-    lines = (line.partition(":") for line in (text_of(PROC / "self" / "status") or "").splitlines())
+    lines = (line.partition(":") for line in (text_of(PROC / of / "status") or "").splitlines())
     status = {name: value.strip() for name, _, value in lines}
     found = {
         "modules": text_of(SYS / "kernel" / "security" / "lsm"),
         # SELinux ends it with a zero byte.
-        "label": (text_of(PROC / "self" / "attr" / "current") or "").rstrip("\0"),
+        "label": (text_of(PROC / of / "attr" / "current") or "").rstrip("\0"),
         "filters of system calls": status.get("Seccomp_filters"),
     }
     for name, (file, words) in STATES.items():

@@ -1,4 +1,7 @@
-"""What this process is made of: packages, shared libraries, the allocator, kernels of the arithmetic."""
+"""What a process is made of: packages, shared libraries, the allocator, kernels of the arithmetic.
+
+Packages and arithmetic are this process's; the rest may be another one's, whose name below /proc `of` is.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,12 @@ import os
 import platform
 import re
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Final
+
+import threadpoolctl
 
 from training.util.files import text_of
 
@@ -27,6 +34,12 @@ MKL_BRANCHES: Final = {
     14: "AVX512_E1",
 }
 ALLOCATORS: Final = ("jemalloc", "tcmalloc", "mimalloc", "hoard")
+VERBOSE: Final = ("ONEDNN_VERBOSE", "DNNL_VERBOSE")  # variables that have oneDNN print what it does
+OF_ONEDNN: Final = "onednn_verbose,"  # how its lines begin
+SAID_OF_ONEDNN: Final = {
+    "instructions of oneDNN": re.compile(r",cpu,isa:(.+)$", re.MULTILINE),
+    "oneDNN's kernel of a convolution": re.compile(r",cpu,convolution,([^,]+),"),
+}
 BUILT_WITH: Final = re.compile(r"^ {2}- (.+?) ?(?:v|Version |Version: )(\d\S*).*$", re.MULTILINE)
 
 
@@ -44,25 +57,25 @@ def packages() -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def shared_libraries() -> dict[str, str]:
+def shared_libraries(of: str = "self") -> dict[str, str]:
     """The file behind every shared library that is loaded, Python's own modules and packages left out."""
     site = [Path(each) for each in sys.path if each]
     found = {}
-    for path in _loaded():
+    for path in _loaded(of):
         if ".so" in path.name and not any(path.is_relative_to(folder) for folder in site):
             found[path.name.partition(".so")[0]] = str(path)
     return dict(sorted(found.items()))
 
 
-def _loaded() -> list[Path]:
-    lines = (text_of(Path("/proc/self/maps")) or "").splitlines()
+def _loaded(of: str) -> list[Path]:
+    lines = (text_of(Path("/proc", of, "maps")) or "").splitlines()
     fields = (line.split(maxsplit=5) for line in lines)
     return sorted({Path(each[5]) for each in fields if len(each) == 6 and each[5].startswith("/")})
 
 
-def memory() -> dict[str, str]:
+def memory(of: str = "self") -> dict[str, str]:
     """The C library and its allocator, or what takes its place."""
-    names = {path.name for path in _loaded()}
+    names = {path.name for path in _loaded(of)}
     instead = [name for name in ALLOCATORS if any(name in each for each in names)]
     library = " ".join(platform.libc_ver()).strip() or "unknown"
     return {
@@ -73,7 +86,7 @@ def memory() -> dict[str, str]:
 
 
 def arithmetic() -> dict[str, str]:
-    """Which kernels torch, oneDNN and MKL would run, and how exactly."""
+    """What torch and MKL would compute with, and how exactly."""
     import torch
 
     onednn = torch.backends.mkldnn.is_available() and torch.backends.mkldnn.enabled  # type: ignore[no-untyped-call]
@@ -106,3 +119,44 @@ def _of_mkl(library: Path) -> dict[str, str]:
         "branch that suits MKL": MKL_BRANCHES.get(auto, str(auto)),
         "branch of MKL": MKL_BRANCHES.get(chosen, str(chosen)),
     }
+
+
+@cache  # oneDNN names its instruction set once in the life of a process
+def kernels() -> dict[str, str]:
+    """The instruction set and a kernel that oneDNN chose, and the kernels of other BLAS that are loaded.
+
+    Only oneDNN itself tells what it chose, on standard output, when it computes something: here the smallest
+    convolution. Where a variable has it print all that it does anyway, that is in the log.
+    """
+    found = {}
+    for each in threadpoolctl.threadpool_info():
+        if each["user_api"] == "blas" and each.get("architecture"):
+            found[f"kernels of {each['internal_api']} {each['version']}"] = each["architecture"]
+    import torch
+
+    if not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+        return found
+    if named := next((name for name in VERBOSE if name in os.environ), None):
+        return found | {"instructions of oneDNN": f"in the log, by {named}"}
+    said = _said_in_a_convolution()
+    return found | {name: match[1] for name, told in SAID_OF_ONEDNN.items() if (match := told.search(said))}
+
+
+def _said_in_a_convolution() -> str:
+    """What oneDNN says of a convolution; what another thread prints meanwhile goes where it should."""
+    import torch
+
+    one, kept = torch.ones(1, 1, 1, 1), os.dup(1)
+    with tempfile.TemporaryFile() as file:
+        os.dup2(file.fileno(), 1)
+        try:
+            with torch.no_grad(), torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):  # type: ignore[no-untyped-call]
+                torch.mkldnn_convolution(one, one, None, [0, 0], [1, 1], [1, 1], 1)
+        finally:
+            os.dup2(kept, 1)
+            os.close(kept)
+        file.seek(0)
+        lines = file.read().decode(errors="replace").splitlines(keepends=True)
+    if others := [line for line in lines if not line.startswith(OF_ONEDNN)]:
+        os.write(1, "".join(others).encode())
+    return "".join(line for line in lines if line.startswith(OF_ONEDNN))

@@ -1,4 +1,4 @@
-"""How this process reads and writes: with which priority, and what the disks under its places are like."""
+"""How a process reads and writes: with which priority, and what the disks under its places are like."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Final
 import psutil
 
 from training.metrics.census.machine import Mount, mount_of
+from training.metrics.census.process import number_of
 from training.util.files import text_of
 
 SYS: Final = Path("/sys")
@@ -25,22 +26,22 @@ LEVELLED: Final = (psutil.IOPRIO_CLASS_RT, psutil.IOPRIO_CLASS_BE)
 """Classes that have levels, of which 0 goes first."""
 
 
-def input_and_output(places: Mapping[str, Path]) -> dict[str, str]:
+def input_and_output(places: Mapping[str, Path], of: str = "self") -> dict[str, str]:
     """Its I/O priority, and for each place the scheduler, read-ahead and kind of the disks under it.
 
     Of a place on the network there is only how far is read ahead; of one in memory, or in the layers of a
     container, nothing.
     """
-    found = _priority()
+    found = _priority(of)
     for purpose, place in places.items():
-        if (mount := mount_of(place)) is not None:
+        if (mount := mount_of(place, of)) is not None:
             found |= {f"{purpose}, {name}": text for name, text in _under(mount).items()}
     return found
 
 
-def _priority() -> dict[str, str]:
+def _priority(of: str) -> dict[str, str]:
     try:
-        of_class, level = psutil.Process().ionice()
+        of_class, level = psutil.Process(number_of(of) or None).ionice()
     except psutil.Error:
         return {}  # the process may not ask
     name = CLASSES[of_class]

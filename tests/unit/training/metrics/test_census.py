@@ -46,7 +46,7 @@ def test_what_a_launch_changes_is_all_that_differs(tmp_path: Path) -> None:
         (group, name): (plain[group].get(name), changed[group].get(name))
         for group in plain
         for name in plain[group] | changed[group]
-        if plain[group].get(name) != changed[group].get(name)
+        if group != "frequency" and plain[group].get(name) != changed[group].get(name)
     }
     assert differ.pop(("environment", "SAID")) == (None, "it")
     assert differ.pop(("environment", "OMP_NUM_THREADS")) == ("1", "2")
@@ -126,6 +126,79 @@ def test_of_mounts_on_one_point_the_last_is_named(tmp_path: Path, monkeypatch: p
     (tmp_path / "self" / "mountinfo").write_text("\n".join(lines))
     monkeypatch.setattr(machine, "PROC", tmp_path)
     assert machine.mounts({"data": tmp_path / "x"}) == {"data": "nfs4 master:/shared (rw,noatime)"}
+
+
+def test_another_process_is_seen_as_it_sees_itself(tmp_path: Path) -> None:
+    words = ("nice", "-n", "5", "prlimit", "--core=4096:4096", "ionice", "--class", "2", "--classdata", "7")
+    script = (
+        "import sys, threading, time; threading.Thread(target=time.sleep, args=(60,), daemon=True).start(); "
+    )
+    script += "print('ready', flush=True); time.sleep(60)"
+    other = subprocess.Popen(
+        [*words, sys.executable, "-c", script],
+        env={**os.environ, "SAID": "it", "HF_TOKEN": "abc"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert other.stdout is not None and other.stdout.readline() == "ready\n"
+        found = take_census({"data": tmp_path}, other.pid)
+    finally:
+        other.kill()
+        other.communicate()
+    assert (found["environment"]["SAID"], found["environment"]["HF_TOKEN"]) == ("it", "***")
+    assert found["process"]["niceness"] == str(min(19, os.getpriority(os.PRIO_PROCESS, 0) + 5))
+    assert found["limits"]["core"] == "4096"
+    assert found["input and output"]["priority"] == "best effort, 7"
+    assert (found["process"]["stdin"], found["process"]["stdout"]) == ("device", "pipe")
+    mine = Path("/proc/self/comm").read_text(encoding="utf-8").strip()
+    assert found["process"]["started by"].split(" < ")[0] == mine
+    assert sum(map(int, found["threads"].values())) == 2
+    assert "libtorch" not in " ".join(found["shared libraries"].values())
+    assert found["process"]["arithmetic, kernels and packages"] == "of the process that started it"
+    assert not any("trouble" in group for group in found.values())
+
+
+@pytest.mark.parametrize("variables", [{}, {"ONEDNN_MAX_CPU_ISA": "AVX2"}])
+def test_onednn_says_what_it_chose_and_the_log_stays_clean(tmp_path: Path, variables: dict[str, str]) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, str(tmp_path)],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "onednn_verbose" not in done.stdout + done.stderr
+    found = json.loads(done.stdout)["kernels"]
+    if variables:
+        assert found["instructions of oneDNN"].endswith("AVX2")
+        assert "avx512" not in found["oneDNN's kernel of a convolution"]
+    assert found["instructions of oneDNN"] and found["oneDNN's kernel of a convolution"]
+    (blas,) = [name for name in found if name.startswith("kernels of openblas")]
+    assert found[blas]
+
+
+def test_what_onednn_prints_anyway_stays_in_the_log(tmp_path: Path) -> None:
+    kernels = census_of(tmp_path, ONEDNN_VERBOSE="0")["kernels"]
+    assert kernels["instructions of oneDNN"] == "in the log, by ONEDNN_VERBOSE"
+
+
+def test_the_frequency_is_that_of_the_cores_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine, "PROC", tmp_path)
+    monkeypatch.setattr(machine, "SYS", tmp_path)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 2})
+    assert machine.frequency() == {}
+    blocks = [
+        f"processor\t: {core}\ncpu MHz\t\t: {mhz}" for core, mhz in ((0, 800.1), (1, 2299.9), (2, 3100.4))
+    ]
+    (tmp_path / "cpuinfo").write_text("\n\n".join(blocks) + "\n\n")
+    assert machine.frequency() == {"slowest core, MHz": "2300", "fastest core, MHz": "3100"}
+    (tmp_path / "cpuinfo").write_text("processor\t: 1\n\nprocessor\t: 2\n\n")
+    folder = tmp_path / "devices" / "system" / "cpu" / "cpu2" / "cpufreq"
+    folder.mkdir(parents=True)
+    (folder / "scaling_cur_freq").write_text("1500000\n")
+    assert machine.frequency() == {"slowest core, MHz": "1500", "fastest core, MHz": "1500"}
 
 
 def test_what_cannot_be_read_is_said_and_fails_no_run(

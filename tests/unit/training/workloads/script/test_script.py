@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -17,8 +17,10 @@ from pydantic import ValidationError
 from experiments.records.outputs import RankFile, ResultFile, read_output
 from tests.rank_processes import rank_variables
 from tests.unit.training.training_helpers import events, load, run_on
+from training import program
 from training.data.prepare import Place, Prepared, prepare
 from training.errors import DataError
+from training.session import RankStatus, Session
 from training.spec import DataSpec, RunSpec
 from training.util.network import free_port
 from training.weights import weights_digest
@@ -133,6 +135,61 @@ def test_its_calls_give_metrics_phases_and_a_digest(tmp_path: Path) -> None:
     process.communicate(timeout=PATIENCE)
     assert process.returncode != 0
     assert "The ranks of reporting.py reported different weights" in _error(tmp_path / "apart", 0)
+
+
+def test_the_census_is_that_of_the_scripts_own_process(tmp_path: Path) -> None:
+    data = {"script": "null_step.py", "train": 64, "judged_by": "beyond_ms"}
+    asked = DataSpec.model_validate({"workload": "script", "data": data})
+    prepared = prepare(asked, Place(ROOT / "experiments" / "matrices"), tmp_path / "data")
+    arguments = ["--steps", "20", "--step-ms", "5"]
+    specification = run_on(asked, prepared, model={"arguments": arguments}, workers=1, epochs=1)
+    process = launched(specification, prepared, tmp_path / "run")
+    said, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, said
+    census = load(tmp_path / "run" / "census-0.json")
+    assert census["environment"]["TRAINBED_EVENTS"].endswith("events-0.jsonl")
+    assert "HF_HUB_OFFLINE" not in census["environment"]
+    assert census["process"]["arithmetic, kernels and packages"] == "of the process that started it"
+    result = read_output(ResultFile, tmp_path / "run" / "result.json")
+    assert result is not None and result.epochs[0].metric("beyond_ms") is not None
+
+
+def test_of_a_script_that_is_gone_too_soon_there_is_no_census(tmp_path: Path) -> None:
+    (tmp_path / "short.py").write_text("print('done')\n")
+    asked = asked_for("short.py")
+    prepared = prepare(asked, Place(tmp_path), tmp_path / "data")
+    process = launched(run_on(asked, prepared, model={}, workers=1, epochs=1), prepared, tmp_path / "run")
+    said, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, said
+    found = load(tmp_path / "run" / "census-0.json")
+    assert found == {"process": {"trouble": "the program ended before its rank took its census"}}
+
+
+@pytest.mark.parametrize(
+    ("words", "after", "times"),
+    [
+        ("pass", 60.0, 0),
+        ("import time; time.sleep(2)", 0.1, 1),
+        ("import time, trainbed; trainbed.phase('data'); time.sleep(2)", 60.0, 1),
+    ],
+)
+def test_a_program_is_looked_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str, after: float, times: int
+) -> None:
+    monkeypatch.setattr(program, "CENSUS_AFTER", after)
+
+    class Alone:
+        rank = 0
+
+        def should_stop(self) -> bool:
+            return False
+
+    seen: list[int] = []
+    given = program.Program("x", (sys.executable, "-c", words), tmp_path)
+    said, _ = program._run(
+        given, tmp_path / "events", None, cast(Session, Alone()), RankStatus(), seen.append
+    )
+    assert (len(seen), said.seen) == (times, times == 1)
 
 
 def test_a_script_that_fails_on_one_rank_ends_the_run(tmp_path: Path) -> None:
