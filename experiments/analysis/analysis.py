@@ -19,6 +19,7 @@ from experiments.analysis.from_texts import FromTexts, from_texts
 from experiments.analysis.installing import Installing, installing
 from experiments.analysis.ladders import Waterfall, waterfalls
 from experiments.analysis.noise import Noise, noise
+from experiments.analysis.own_clock import OwnClock, own_clock
 from experiments.analysis.placements import Placement, placements
 from experiments.analysis.questions import Questions, questions
 from experiments.analysis.references import ReferenceCheck, check_references
@@ -27,6 +28,7 @@ from experiments.analysis.settings import SettingComparison, setting_comparisons
 from experiments.analysis.step_times import RankSteps, rank_steps
 from experiments.analysis.to_quality import ToQuality, to_quality
 from experiments.analysis.users import Occasion, occasions
+from experiments.analysis.versions import Versions, versions
 from experiments.campaign.campaign import Campaign
 
 
@@ -39,6 +41,7 @@ class Analysis:
     noise: Noise
     drift: Drift
     comparisons: list[StackComparison]
+    own_clock: list[OwnClock]  # of a script that is judged by milliseconds
     added: list[Added]
     settings: list[SettingComparison]
     time_splits: list[TimeSplit]
@@ -53,6 +56,7 @@ class Analysis:
     fingerprints: list[Fingerprint]
     launches: LaunchDifferences  # between the stacks
     placements: list[Placement]
+    versions: Versions
     occasions: list[Occasion]
     unmatched_occasions: int  # those whose cell has no run made alone
     installing: Installing
@@ -83,6 +87,7 @@ def analyse(campaign: Campaign) -> Analysis:
         noise=again,
         drift=drift(campaign, figures),
         comparisons=compared,
+        own_clock=own_clock(figures),
         added=added(figures, again),
         settings=setting_comparisons(figures, again.floor, again.outside_s),
         time_splits=splits,
@@ -97,6 +102,7 @@ def analyse(campaign: Campaign) -> Analysis:
         fingerprints=fingerprints(figures, again.floor),
         launches=between_stacks(figures),
         placements=placements(figures),
+        versions=versions(figures),
         occasions=found_occasions,
         unmatched_occasions=unmatched,
         installing=efforts,

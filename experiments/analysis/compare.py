@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from experiments.analysis.figures import Cell, figures_of
+from experiments.analysis.figures import Apart, Cell, arithmetic_by, figures_of
 from experiments.analysis.pairing import paired_by_seed, time_ratio
 from experiments.analysis.statistics import Ratio, ratios_together
 from experiments.campaign.campaign import Campaign
@@ -28,6 +28,7 @@ class Change:
     ratio: Ratio
     same_weights: bool | None  # seed by seed; None: not proven
     why_unproven: Unproven | None  # why they are not
+    apart: Apart  # what A and B computed with, where it is not the same
     unlike: Unlike | None  # how its runs differ beyond what the campaigns do; None: they don't
 
 
@@ -73,7 +74,7 @@ def comparison(first: Campaign, second: Campaign) -> Comparison:
         )
     together = ratios_together([ratio for _, ratio, _ in found])
     changes = [
-        Change(cell.axes, ratio, *_same_weights(pairs), _unlike(pairs))
+        Change(cell.axes, ratio, *_same_weights(pairs), _apart(pairs), _unlike(pairs))
         for (cell, _, pairs), ratio in zip(found, together, strict=True)
     ]
     return Comparison(changes, unpaired)
@@ -110,13 +111,20 @@ def _gap(first: Cell | None, second: Cell | None) -> Gap:
 
 def _same_weights(pairs: list[tuple[Record, Record]]) -> tuple[bool | None, Unproven | None]:
     digests = [(late.weights_digest, early.weights_digest) for late, early in pairs]
-    alike = [late.computes_like(early) for late, early in pairs]
+    alike = [late.arithmetic == early.arithmetic for late, early in pairs]
     differ = [None not in pair and len(set(pair)) > 1 for pair in digests]
     if any(other and like for other, like in zip(differ, alike, strict=True)):
         return False, None
     if any(differ):
         return None, "other arithmetic"
     return (None, "no digest") if any(None in pair for pair in digests) else (True, None)
+
+
+def _apart(pairs: list[tuple[Record, Record]]) -> Apart:
+    """What both campaigns computed with; nothing if it is the same, pair by pair."""
+    unlike = [(late, early) for late, early in pairs if late.arithmetic != early.arithmetic]
+    sides = [*(("A", early) for _, early in unlike), *(("B", late) for late, _ in unlike)]
+    return arithmetic_by(sides)
 
 
 def _unlike(pairs: list[tuple[Record, Record]]) -> Unlike | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal
 
@@ -15,7 +15,7 @@ from experiments.campaign.concurrent import same_occasion
 from experiments.campaign.plan import PlannedRun
 from experiments.campaign.stacks import Setup, read_setup
 from experiments.matrix.references import Reference, references_in
-from experiments.records.record import RECORD, TEST, Record
+from experiments.records.record import RECORD, TEST, Arithmetic, Record
 from training.spec import PHASES
 
 PREPARING: Final = "preparing"  # beside the phases: how long runs that begin with texts took to tokenise them
@@ -130,9 +130,13 @@ class Cell:
         return Estimate(found.ratio / self.workers, low, high, sd=None, n=found.n)
 
 
+Apart = dict[str, list[Arithmetic]]
+"""What the runs of each side (a stack, a campaign) computed with, where it is not the same on all."""
+
+
 @dataclass(frozen=True)
 class SameWork:
-    """One work that more than one stack has done where equal bits can be expected (`computes_like`)."""
+    """One work that more than one stack has done where equal bits can be expected (equal `arithmetic`)."""
 
     workers: int
     epochs: int
@@ -165,7 +169,8 @@ class Figures:
     cells: list[Cell]
     works: list[SameWork]
     works_of_one_stack: int
-    works_apart: int  # that stacks did where they compute otherwise, as on processors of another kind
+    # What each stack computed with, of works that stacks did where their last bits can't be compared.
+    works_apart: list[Apart]
     by_chance: int  # runs whose last bits may differ by chance: no weights of theirs are compared
     without_digest: int  # runs whose programs reported no digest of their weights
     not_run: list[MissingRun]
@@ -407,15 +412,15 @@ def _is_deterministic(record: Record) -> bool:
     return record.specification.work.deterministic and record.specification.conditions.deterministic
 
 
-def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int, int]:
+def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int, list[Apart]]:
     """Works that more than one stack has done.
 
-    Then how many works only one stack has done, and how many each stack did where it computes otherwise.
+    Then how many works only one stack has done, and those that each stack did where it computes otherwise.
     """
     works: dict[str, list[Record]] = {}
     for record in records:
         works.setdefault(record.work_digest, []).append(record)
-    compared, of_one_stack, apart = [], 0, 0
+    compared, of_one_stack, apart = [], 0, []
     for found in works.values():
         alike = _alike(found)
         several = [each for each in alike if len({record.specification.stack for record in each}) > 1]
@@ -429,17 +434,23 @@ def _same_work(records: Sequence[Record]) -> tuple[list[SameWork], int, int]:
         if len({record.specification.stack for record in found}) == 1:
             of_one_stack += len(alike)
         else:
-            apart += len(alike) > len(several)
+            of_stacks = arithmetic_by((record.specification.stack, record) for record in found)
+            apart += [of_stacks] if len(alike) > len(several) else []
     return compared, of_one_stack, apart
+
+
+def arithmetic_by(runs: Iterable[tuple[str, Record]]) -> Apart:
+    """What the runs of each side computed with, each once."""
+    found: Apart = {}
+    for side, record in runs:
+        each = found.setdefault(side, [])
+        each += [record.arithmetic] if record.arithmetic not in each else []
+    return found
 
 
 def _alike(records: Sequence[Record]) -> list[list[Record]]:
     """Runs of one work, those together that can end with equal bits."""
-    found: list[list[Record]] = []
+    found: dict[Arithmetic, list[Record]] = {}
     for record in records:
-        group = next((each for each in found if each[0].computes_like(record)), None)
-        if group is None:
-            found.append([record])
-        else:
-            group.append(record)
-    return found
+        found.setdefault(record.arithmetic, []).append(record)
+    return list(found.values())

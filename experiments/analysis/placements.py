@@ -23,6 +23,8 @@ class Placement:
     nodes: list[str]
     runs: int
     runs_on_master: int  # those with a rank on the master, which has the stacks' services
+    submitted_on: list[str]  # nodes that its command ran on; none in older records
+    beside_ranks: int  # runs whose command shared a node with a rank of them
     fewest: int  # ranks of a run on a node where it had any
     most: int
     by: By | None  # who chose the workers of runs on fewer than all; None: not known, or there are none
@@ -70,6 +72,10 @@ def _placement(
         stack,
         nodes=sorted({name for on in ranks_on for name in on}),
         runs=len(runs),
+        submitted_on=sorted({host for _, record in runs for host in _hosts(record)}),
+        beside_ranks=sum(
+            not set(_hosts(record)).isdisjoint(on) for (_, record), on in zip(runs, ranks_on, strict=True)
+        ),
         runs_on_master=sum(not master.isdisjoint(on) for master, on in zip(masters, ranks_on, strict=True)),
         fewest=min(counts),
         most=max(counts),
@@ -80,6 +86,10 @@ def _placement(
         same_nodes=sum(_ranks_on(one) == _ranks_on(other) for one, other in pairs),
         same_rank_0=sum(_rank_0_on(one) == _rank_0_on(other) for one, other in pairs),
     )
+
+
+def _hosts(record: Record) -> list[str]:
+    return record.launch.hosts if record.launch is not None else []
 
 
 def _by(runs: Sequence[PlannedRun]) -> By | None:

@@ -9,6 +9,7 @@ from experiments.analysis.census import LaunchDifferences, launch_differences
 from experiments.analysis.compare import Change, Unpaired, comparison
 from experiments.analysis.figures import figures_of
 from experiments.campaign.campaign import Campaign
+from experiments.report.arithmetic_words import ALIKE, apart_text, on_other_processors, together
 from experiments.report.formats import Format, interval, number
 from experiments.report.verdict_words import SCREEN, verdict
 from experiments.util.screen import Screen
@@ -25,7 +26,7 @@ DIFFERENT_TIMES: Final = (
 WEIGHTS: Final = {True: "equal weights", False: "other weights"}
 UNPROVEN: Final = {
     "no digest": "weights not proven equal",
-    "other arithmetic": "weights can't be equal: other threads or processors",
+    "other arithmetic": "weights can't be equal: see below",
 }
 WITHOUT_PAIRS: Final = {
     "cell of A": "A has no such runs",
@@ -68,10 +69,8 @@ class Limits:
         if self.equal_weights and change.why_unproven == "no digest":
             found.append("equal weights are not proven, because a run has no digest of its weights")
         elif self.equal_weights and change.why_unproven is not None:
-            found.append(
-                "equal weights can't be expected of other threads, or of processors of another kind (bits: "
-                "portable makes those alike)"
-            )
+            hint = f" ({ALIKE})" if on_other_processors(change.apart) else ""
+            found.append(f"equal weights can't be expected: {apart_text(change.apart)}{hint}")
         elif self.equal_weights and not change.same_weights:
             found.append("other weights")
         return found
@@ -91,6 +90,9 @@ def compare(screen: Screen, first: Campaign, second: Campaign, limits: Limits) -
     differ = differences(first, second)
     screen.line(f"Not the same: {', '.join(differ) or 'nothing'}.")
     screen.table("Train_s of B over A, seed by seed", COLUMNS, [_row(change) for change in found.changes])
+    unlike = together(each.apart for each in found.changes if each.why_unproven == "other arithmetic")
+    if unlike:
+        screen.line(f"A and B did not compute alike, so last bits can't be compared: {apart_text(unlike)}.")
     screen.line(DIFFERENT_TIMES)
     launches = _launches(first, second)
     for stack, launch in launches.items():

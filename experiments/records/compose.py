@@ -127,7 +127,7 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
             rank.to_record(node, census) for rank, node, census in zip(ranks, placed, censuses, strict=True)
         ],
         starts=starts,
-        launch=launch and launch.model_copy(update={"command": list(map(without_secrets, launch.command))}),
+        launch=launch and _launch(launch, request.environment),
         prepared=prepared,
         standin=launcher.standin if launcher else None,
         environment=request.environment,
@@ -135,6 +135,14 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
         together=observed.together,
         notes=notes,
         files={path.relative_to(outputs).as_posix(): file_sha256(path) for path in _files(outputs)},
+    )
+
+
+def _launch(launch: Launch, environment: Environment) -> Launch:
+    """The launch without secrets, and with the inventory's names of the nodes that its command ran on."""
+    hosts = [_named(host, environment) or host for host in launch.hosts]
+    return launch.model_copy(
+        update={"command": list(map(without_secrets, launch.command)), "hosts": sorted(set(hosts))}
     )
 
 
@@ -296,10 +304,17 @@ def _node(
     named = launcher.hosts.get(host) if launcher else None
     if named in environment.nodes:
         return named
+    if (name := _named(host, environment)) is not None:
+        return name
+    if launch is not None and rank < len(launch.nodes):
+        return launch.nodes[rank]
+    return None
+
+
+def _named(host: str, environment: Environment) -> str | None:
+    """The inventory's name of the node with a host name or an address; None if none has it."""
     short = host.split(".")[0]
     for name, node in environment.nodes.items():
         if host in (name, node.address) or short == name.split(".")[0]:
             return name
-    if launch is not None and rank < len(launch.nodes):
-        return launch.nodes[rank]
     return None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -63,6 +64,17 @@ Status = Literal["ok", "failed", "interrupted", "disturbed"]
 
 VALIDATION: Final = "validation_"
 TEST: Final = "test_"
+
+
+@dataclass(frozen=True)
+class Arithmetic:
+    """What decides the last bits of equal work, given equal libraries."""
+
+    threads: int
+    device: str
+    bits: str
+    # Of each rank, in rank order, as far as known; none where the run's kernels are portable.
+    processors: tuple[str | None, ...]
 
 
 class Epoch(FiniteModel):
@@ -168,6 +180,8 @@ class Launch(FiniteModel):
     exit_code: int
     command: list[str]
     nodes: list[str]  # in rank order, where known
+    # Those that the stack's command ran on, by the inventory's names where known; older records have none.
+    hosts: list[str] = Field(default_factory=list)
 
 
 class Prepared(FiniteModel):
@@ -295,12 +309,12 @@ class Record(FiniteModel):
         nodes = self.environment.nodes
         return tuple(nodes[rank.node].cpu if rank.node in nodes else None for rank in self.ranks)
 
-    def computes_like(self, other: Record) -> bool:
-        """Whether equal work can end with equal bits here and there."""
-        ours, theirs = self.specification.conditions, other.specification.conditions
-        if (ours.threads, ours.device, ours.bits) != (theirs.threads, theirs.device, theirs.bits):
-            return False
-        return ours.bits == "portable" or self.processors == other.processors
+    @property
+    def arithmetic(self) -> Arithmetic:
+        """What its last bits depend on: equal work can end with equal bits where this is equal."""
+        given = self.specification.conditions
+        processors = () if given.bits == "portable" else self.processors
+        return Arithmetic(given.threads, given.device, given.bits, processors)
 
     @property
     def among_users(self) -> bool:

@@ -33,6 +33,7 @@ def export_rows(analysis: Analysis) -> list[Row]:
     return [
         *(row for cell in figures.cells for row in _cell_rows(cell, baseline)),
         *_comparison_rows(analysis, baseline),
+        *_own_clock_rows(analysis),
         *_noise_rows(analysis),
         *_drift_rows(analysis),
         *(row for each in analysis.added for row in _added_rows(each, baseline)),
@@ -135,6 +136,17 @@ def _added_rows(each: Added, baseline: str) -> Iterator[Row]:
             if (found := part.added.get(cell.stack)) is not None:
                 more = _difference(f"{name}, more than {baseline}'s", found)
                 yield _cell(cell, "added") | more | {"p": found.p}
+
+
+def _own_clock_rows(analysis: Analysis) -> Iterator[Row]:
+    for each in analysis.own_clock:
+        quantity = f"{each.metric}, more than on {each.baseline.stack}"
+        more = each.more_ms
+        yield (
+            _cell(each.cell, "own clock")
+            | _difference(quantity, more)
+            | {"p": more.p, "visible": more.visible}
+        )
 
 
 def _noise_rows(analysis: Analysis) -> Iterator[Row]:

@@ -37,6 +37,7 @@ from experiments.report.sections.methods import methods
 from experiments.report.sections.minute import TITLE as MINUTE
 from experiments.report.sections.minute import in_one_minute
 from experiments.report.sections.organisation import organisation_tables
+from experiments.report.sections.own_clock import own_clock_table
 from experiments.report.sections.phases import phases_table
 from experiments.report.sections.programs import programs_table
 from experiments.report.sections.quality import quality_table
@@ -51,6 +52,7 @@ from experiments.report.sections.time_splits import time_splits_table
 from experiments.report.sections.times import times_table
 from experiments.report.sections.to_quality import to_quality_tables
 from experiments.report.sections.users import users_tables
+from experiments.report.sections.versions import versions_table
 from experiments.report.tables import Table
 from experiments.report.training_words import work_text
 from experiments.util.files import write_whole
@@ -121,6 +123,7 @@ def _claims(analysis: Analysis) -> list[Table]:
         factors_table(analysis.recipes, doubt_of(figures)),
         fingerprint_table(analysis.fingerprints, baseline, doubt_of(figures)),
         comparisons_table(analysis.comparisons, baseline, analysis.noise, doubt_of(figures)),
+        own_clock_table(analysis.own_clock, baseline, doubt_of(figures)),
         from_texts_table(analysis.from_texts, baseline),
         settings_table(analysis.settings),
     ]
@@ -183,7 +186,15 @@ def _content(analysis: Analysis) -> dict[str, Any]:
         "facts": common_facts(figures),
         "nodes": nodes_table(environment),
         "pseudo_gpus": any(gpu.pseudo for node in environment.nodes.values() for gpu in node.gpus),
-        "ranks": [table for make in (gpus_table, placement_table) if (table := make(figures.counting)).rows],
+        "ranks": [
+            table
+            for table in (
+                versions_table(analysis.versions),
+                gpus_table(figures.counting),
+                placement_table(figures.counting),
+            )
+            if table.rows
+        ],
     }
 
 

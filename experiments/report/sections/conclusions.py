@@ -8,13 +8,15 @@ from typing import Final
 
 from experiments.analysis.analysis import Analysis
 from experiments.analysis.comparisons import StackComparison
-from experiments.analysis.figures import Cell, Figures
+from experiments.analysis.figures import Apart, Cell, Figures
 from experiments.analysis.statistics import MARGIN, Ratio
 from experiments.analysis.verdicts import outcome
+from experiments.report.arithmetic_words import ALIKE, apart_text, on_other_processors, together
 from experiments.report.formats import PERCENT, RATIO, interval, number, quantity, span
 from experiments.report.names import by_length, cells_name, envelope, stack_name
 from experiments.report.sections.drift import drift_sentences
 from experiments.report.sections.findings import setting_sentences, step_sentences
+from experiments.report.sections.own_clock import own_clock_sentences
 from experiments.report.sections.references import references_conclusion
 from experiments.report.sections.stack_comparisons import doubt_of, excluded_sentences, noise_sentences
 from experiments.report.sections.to_quality import unusable_target
@@ -33,6 +35,7 @@ def conclusions(analysis: Analysis) -> list[str]:
     return [
         *([SIMULATED] if analysis.figures.campaign.simulated else []),
         *([] if doubt_of(analysis.figures) else excluded_sentences(analysis.comparisons)),
+        *([] if doubt_of(analysis.figures) else own_clock_sentences(analysis.own_clock)),
         *_of_standins(analysis.figures),
         *company_sentences(analysis.figures, analysis.unmatched_occasions),
         *noise_sentences(analysis.noise, analysis.figures.campaign.baseline),
@@ -112,13 +115,15 @@ def _on_weights(figures: Figures) -> str:
     return f"{text} {apart}".rstrip()
 
 
-def _apart(works: int) -> str:
-    """On works that each stack did on other processors, or with another number of threads; "" without any."""
+def _apart(works: Sequence[Apart]) -> str:
+    """On works that each stack did with other processors or threads, which it names; "" without any."""
     if not works:
         return ""
+    found = together(works)
+    hint = f"; {ALIKE}" if on_other_processors(found) else ""
     return (
-        f"{counted(works, 'workload')} ran with other threads, or on processors of another kind, on some "
-        "stack, so the last bits of their weights can't be compared; bits: portable makes processors alike."
+        f"The last bits of the weights of {counted(len(works), 'workload')} can't be compared, as stacks did "
+        f"not compute alike: {apart_text(found)}{hint}."
     )
 
 

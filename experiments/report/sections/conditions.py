@@ -6,12 +6,15 @@ import json
 from collections.abc import Sequence
 
 from experiments.analysis.figures import Figures
+from experiments.analysis.versions import versions
 from experiments.campaign.campaign import CampaignFile
 from experiments.cluster.environment import Image
 from experiments.matrix.model import Order
 from experiments.report.data_words import data_words
 from experiments.report.formats import NOTHING, number
 from experiments.report.sections.data_sets import TITLE as DATA_SETS
+from experiments.report.sections.versions import TITLE as VERSIONS
+from experiments.report.sections.versions import version_texts
 from experiments.report.training_words import models_text, training_text
 from experiments.util.words import counted
 
@@ -27,9 +30,9 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
             if record.environment.link.measured_mbit is not None
         }
     )
-    versions = dict(environment.versions)
-    if figures.counting:
-        versions |= figures.counting[0].ranks[0].versions
+    found = versions(figures)
+    texts = environment.versions | version_texts(found, found.named)
+    every = f"; of every library: {VERSIONS}" if found.libraries else ""
     variables = campaign.measured[0].specification.conditions.rank_environment
     between = f" between {' and '.join(link.between)}" if link.between else ""
     return [
@@ -42,7 +45,7 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
         ("Image", _image(environment.image)),
         (
             "Versions",
-            ", ".join(f"{name} {version}" for name, version in sorted(versions.items())) or NOTHING,
+            (", ".join(f"{name} {version}" for name, version in sorted(texts.items())) or NOTHING) + every,
         ),
         (
             "Link",

@@ -22,7 +22,10 @@ def nodes_table(environment: Environment) -> Table:
         before="",
         columns=[
             *columns("node", "groups", "cores", "memory", words=("node", "groups")),
-            *(Column(name) for name in ("processor", "GPUs", "system", "kernel", "Docker", "virtualisation")),
+            *(
+                Column(name)
+                for name in ("processor", "GPUs", "system", "kernel", "Docker", "Java", "virtualisation")
+            ),
         ],
         rows=[
             [
@@ -35,6 +38,7 @@ def nodes_table(environment: Environment) -> Table:
                 node.distribution,
                 node.kernel,
                 node.docker or NOTHING,
+                node.java or NOTHING,
                 node.virtualization or NOTHING,
             ]
             for name, node in environment.nodes.items()

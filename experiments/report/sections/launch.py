@@ -45,6 +45,7 @@ def launch_table(found: LaunchDifferences, places: Sequence[Placement]) -> Table
             *([CHANGING.format(names=listed(found.changing))] if found.changing else []),
             *([UNNOTED.format(names=listed(found.unnoted))] if found.unnoted else []),
             *(_place_text(each) for each in places),
+            *_submitted_texts(places),
             *_chosen_texts(places),
             *_pairs_texts(places),
         ],
@@ -64,6 +65,17 @@ def _place_text(place: Placement) -> str:
     each = f"{span((place.fewest, place.most))} of a run on each of its nodes"
     shared = each if place.most > 1 else "no two of a run on one node"
     return f"{place.stack}, {counted(place.runs, 'run')}: ranks on {listed(place.nodes)}, {master}; {shared}."
+
+
+def _submitted_texts(places: Sequence[Placement]) -> list[str]:
+    """Where the stacks' commands ran (drivers, clients, launchers), as one sentence; none if not known."""
+    parts = [
+        f"{place.stack}'s on {listed(place.submitted_on)}, beside ranks of the same run in "
+        f"{number(place.beside_ranks)} of {counted(place.runs, 'run')}"
+        for place in places
+        if place.submitted_on
+    ]
+    return [f"The commands that started them ran: {'; '.join(parts)}."] if parts else []
 
 
 def _chosen_texts(places: Sequence[Placement]) -> list[str]:

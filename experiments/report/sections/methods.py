@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Final
 
 from experiments.analysis.figures import Figures
+from experiments.analysis.versions import versions
 from experiments.campaign.campaign import CampaignFile
 from experiments.cluster.room import differences
 from experiments.report.data_words import data_words
@@ -13,6 +14,7 @@ from experiments.report.names import value_text
 from experiments.report.sections.conclusions import sequential_sentence, weights_sentence
 from experiments.report.sections.conditions import common_facts, varying
 from experiments.report.sections.times import adopted_remark, disturbed_remark, standin_remark
+from experiments.report.sections.versions import version_texts
 from experiments.report.training_words import trained_text
 from experiments.util.words import counted, listed
 
@@ -54,9 +56,8 @@ def _sentences(figures: Figures) -> Iterator[str]:
     )
     if gpus := sorted({rank.gpu.name for record in figures.counting for rank in record.ranks if rank.gpu}):
         yield f"GPUs: {listed(gpus)}."
-    of_ranks = figures.counting[0].ranks[0].versions
-    versions = {name: of_ranks[name] for name in SHOWN if name in of_ranks} | environment.versions
-    known = [f"{name} {version}" for name, version in versions.items()]
+    texts = environment.versions | version_texts(versions(figures), SHOWN)
+    known = [f"{name} {texts[name]}" for name in dict.fromkeys([*SHOWN, *texts]) if name in texts]
     own = "".join(
         f"; those of {stack} ran in an environment of its own, digest {digest[:12]}"
         for stack, digest in campaign.identity.environments.items()

@@ -30,6 +30,7 @@ def merge_notes(outputs: Path) -> None:
         "started": min(note["started"] for note in notes),
         "ended": max(note["ended"] for note in notes),
         "exit_code": failed["exit_code"] if failed else 0,
+        "hosts": [host for note in notes for host in note.get("hosts", [])],
     }
     path.write_text(json.dumps(merged, indent=4) + "\n", encoding="utf-8")
     for note in noted:

@@ -392,7 +392,7 @@ def perform(asked: dict[str, Any]) -> dict[str, Any]:
     command = started_by if asked["note_unit"] else asked["argv"]
     if asked["note"] and (code or asked["note_if"] == "ended"):
         note = {"stack": asked["stack"], "started": began, "ended": ended, "exit_code": code}
-        note |= {"command": command, "nodes": asked["nodes"]}
+        note |= {"command": command, "nodes": asked["nodes"], "hosts": [os.uname().nodename]}
         write(Path(asked["note"]), json.dumps(note, indent=4) + "\n")
     return {"exit_code": code, "started": began, "ended": ended, "command": command, "limit": job.limit}
 

@@ -20,6 +20,7 @@ def noted(folder: Path, *exits: tuple[float, int]) -> dict[str, Any]:
     nodes = ["worker1", "worker2", "worker3"]
     for number, (ended, code) in enumerate(exits):
         note = {"stack": "some", "started": 10.0 - number, "ended": ended, "exit_code": code, "nodes": nodes}
+        note["hosts"] = [nodes[number]]
         (folder / f"launch-{number}.json").write_text(json.dumps(note))
     plugin = load("roles/runs/action_plugins/note_launch.py")
     plugin.merge_notes(folder)
@@ -35,6 +36,7 @@ def test_the_exit_code_is_that_of_the_node_that_failed_first(tmp_path: Path) -> 
 def test_nodes_that_succeeded_make_a_run_that_did(tmp_path: Path) -> None:
     launch = noted(tmp_path, (45.0, 0), (12.0, 0), (11.0, 0))
     assert launch["exit_code"] == 0 and not list(tmp_path.glob("launch-*.json"))
+    assert launch["hosts"] == ["worker1", "worker2", "worker3"]
 
 
 def test_nothing_is_merged_while_a_node_has_not_noted_its_end(tmp_path: Path) -> None:

@@ -160,6 +160,7 @@ def test_a_unit_that_ends_well(script: ModuleType, tmp_path: Path, monkeypatch: 
         "exit_code": 0,
         "command": ["program", "--option"],
         "nodes": ["one"],
+        "hosts": [os.uname().nodename],
     }
     assert (tmp_path / "input.json").read_text() == "{}\n"
 

@@ -61,9 +61,35 @@ def test_other_weights_of_another_processor_are_no_fault(
     assert (change.same_weights, change.why_unproven) == (None, "other arithmetic")
     folders = [str(first.folder), str(second.folder)]
     assert main(["compare", *folders]) == 0
-    assert "weights can't be equal" in " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.split())
+    processor = ENVIRONMENT.nodes["worker1"].cpu
+    assert "weights can't be equal: see below" in said
+    assert (
+        "A and B did not compute alike, so last bits can't be compared: "
+        f"{processor} (A) and Another processor (B)."
+    ) in said
     assert main(["compare", *folders, "--equal-weights"]) == 1
-    assert "equal weights can't be expected of other threads, or of processors" in capsys.readouterr().out
+    assert (
+        f"equal weights can't be expected: {processor} (A) and Another processor (B) (bits: portable makes "
+        "processors alike)."
+    ) in " ".join(capsys.readouterr().out.split())
+
+
+def test_other_threads_are_told_from_other_processors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = spec("ddp", 2)
+    two = one.model_copy(update={"conditions": one.conditions.model_copy(update={"threads": 2})})
+    folders = []
+    for name, made_of, digest in (("a", one, "e" * 64), ("b", two, "f" * 64)):
+        axes = {"stack": "ddp", "workers": 2, "epochs": 2, "seed": 1}
+        plan = [PlannedRun(run_id=made_of.run_id, axes=axes, specification=made_of)]
+        changed = of_specification(made_of) | {"weights_digest": digest}
+        folders.append(str(campaign(tmp_path / name, plan, [record("ddp", 2, 30, 39, **changed)]).folder))
+    assert main(["compare", *folders]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "so last bits can't be compared: 1 thread (A) and 2 threads (B)." in said
+    assert "processor" not in said.partition("can't be compared:")[2].partition(".")[0]
 
 
 def test_a_verdict_on_other_work_says_so(tmp_path: Path) -> None:

@@ -59,6 +59,19 @@ def test_a_line_for_each_stack_says_where_its_ranks_ran(tmp_path: Path) -> None:
     ]
 
 
+def test_where_the_commands_ran_is_said(tmp_path: Path) -> None:
+    records = [on("ddp", 1, "worker1"), on("spark", 1, "worker1"), on("spark", 2, "master")]
+    hosts = [["worker1"], ["master"], ["master"]]
+    for at, names in enumerate(hosts):
+        launch = records[at].launch
+        assert launch is not None
+        records[at] = records[at].model_copy(update={"launch": launch.model_copy(update={"hosts": names})})
+    assert said(tmp_path, [(record, None) for record in records])[2] == (
+        "The commands that started them ran: ddp's on worker1, beside ranks of the same run in 1 of 1 run; "
+        "spark's on master, beside ranks of the same run in 1 of 2 runs."
+    )
+
+
 def test_turns_and_free_choice_are_told_apart_and_pairs_counted(tmp_path: Path) -> None:
     both = ["worker1", "worker2"]
     rows: list[tuple[Record, list[str] | None]] = [

@@ -297,6 +297,14 @@ def test_marks_that_are_missing_or_wrong_are_a_fault(left: Left, marks: str | No
     assert made.status == "failed" and made.reason is not None and made.reason.startswith(reason)
 
 
+def test_the_nodes_that_the_command_ran_on_have_the_inventorys_names(left: Left) -> None:
+    made = left.compose()
+    assert made.launch is not None and made.launch.hosts == []  # as in older records
+    left.write("launch.json", left.launch | {"hosts": ["master.lab", "elsewhere", "198.18.0.2"]})
+    made = left.compose()
+    assert made.launch is not None and made.launch.hosts == ["elsewhere", "master", "worker1"]
+
+
 def test_clocks_that_differ_are_said(left: Left) -> None:
     left.write("launch.json", left.launch | {"started": 1004.0})
     made = left.compose()
