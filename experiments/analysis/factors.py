@@ -2,38 +2,50 @@
 
 Two recipes, which differ in their stack and in how they are launched and fed, can only differ in time because
 of the stack itself, because a factor costs something on any stack, or because it costs more on one of them:
-the interaction of stack and factor. Only the first and the last can explain a ratio between stacks.
+the interaction of stack and factor. Only the first and the last can explain a ratio between stacks, and the
+first is what these factors leave unexplained.
 
-The runs of one seed are one replicate of the design. Least squares (reference coding, from the first value of
-each axis) give every effect once for each seed, and the effects have Student's intervals over the seeds. With
-a full factorial design the effects are plain differences of means; a fraction of one will do, as long as no
-effect is the sum of others: those are named, and left out. A factor is taken not to change the effect of
-another one on the same stack.
+The runs of one seed are one replicate of the design: a block of `attribution`, which does the arithmetic, in
+reference coding from the first value of each axis. With a full factorial design the effects are plain
+differences of means; a fraction of one will do, as long as no effect is the sum of others: those are named,
+and left out. A factor is taken not to change the effect of another one on the same stack.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
+from experiments.analysis.attribution import MS as MS
+from experiments.analysis.attribution import (
+    UNEXPLAINED,
+    Cause,
+    Measure,
+    Run,
+    Sum,
+    Term,
+    attribute,
+    by_blocks,
+    noise_floors,
+    tell_apart,
+    times_of,
+)
+from experiments.analysis.comparisons import sibling
 from experiments.analysis.figures import REPETITION, Cell, Figures
-from experiments.analysis.statistics import Difference, simultaneous
+from experiments.analysis.pairing import paired_by_seed
+from experiments.analysis.statistics import Difference
 from experiments.records.record import Record
 
-MS: Final = 1000.0
-Run = tuple[Cell, float]
-"""A run's cell, and its seconds of train_s a step."""
+Timed = tuple[Cell, Record]
 
 
 @dataclass(frozen=True)
 class FactorEffect:
-    """A factor's value against its first one, in ms of train_s a step."""
+    """A factor's value against its first one."""
 
     factor: str
     value: Any
@@ -44,19 +56,11 @@ class FactorEffect:
 
 
 @dataclass(frozen=True)
-class Recipes:
-    """A stack against the baseline, with as many workers and epochs, over the factors of the matrix."""
+class Costs:
+    """What the other stack and the factors cost in one measure; all intervals hold at once."""
 
-    baseline: str
-    other: str
-    workers: int
-    epochs: int
-    stack_alone: Difference  # with every factor at its first value, in ms of train_s a step
+    stack_alone: Difference  # with every factor at its first value: what the factors leave unexplained
     effects: list[FactorEffect]
-    confounded: list[str]  # what the runs can't tell apart, in words
-    seeds_left_out: int  # that lack runs, or have other cells than most
-    cells: int  # of the design
-    of: int  # cells of the full factorial
 
     @property
     def differences(self) -> list[Difference]:
@@ -66,24 +70,43 @@ class Recipes:
 
 
 @dataclass(frozen=True)
-class _Term:
-    """A column of the design: 1 in the runs of the other stack (`stack`), with this value of a factor."""
+class Recipes:
+    """A stack against the baseline, with as many workers and epochs, over the factors of the matrix."""
 
-    stack: bool
-    factor: str = ""
-    value: str = ""  # as JSON
+    baseline: str
+    other: str
+    workers: int
+    epochs: int
+    costs: Mapping[Measure, Costs]  # of each measure that all these runs have
+    named: Cause | None  # of all measures, the largest cost in noise floors that may be claimed
+    floors: Mapping[Measure, float]  # noise floors, of the measures that have one
+    confounded: list[str]  # what the runs can't tell apart, in words
+    seeds: int
+    seeds_left_out: int  # that lack runs, or have other cells than most
+    cells: int  # of the design
+    of: int  # cells of the full factorial
 
-    def holds(self, cell: Cell, other: str) -> bool:
-        """Whether it is 1 in a cell's runs."""
-        return (not self.stack or cell.stack == other) and (
-            not self.factor or _text(cell.axes[self.factor]) == self.value
-        )
+    @property
+    def stack_alone(self) -> Difference:
+        """The stack itself, in ms of train_s a step."""
+        return self.costs["step_ms"].stack_alone
+
+    @property
+    def effects(self) -> list[FactorEffect]:
+        """The factors, in ms of train_s a step."""
+        return self.costs["step_ms"].effects
+
+    @property
+    def by_seeds(self) -> bool:
+        """Whether intervals are over the seeds, or else from what one fit leaves over."""
+        return by_blocks(self.seeds)
 
 
 def recipes(figures: Figures, floor: float | None = None) -> list[Recipes]:
     """Every stack against the baseline, where the matrix crosses stacks with further axes; else nothing.
 
-    `floor` is the noise floor, as a fraction of train_s: of the baseline's step with the first values.
+    `floor` is the noise floor, as a fraction of train_s: of the baseline's step with the first values. Those
+    of the other measures come from the same repeated runs.
     """
     baseline = figures.campaign.baseline
     groups: dict[tuple[int, int], list[Cell]] = {}
@@ -91,70 +114,120 @@ def recipes(figures: Figures, floor: float | None = None) -> list[Recipes]:
         if REPETITION in cell.settings:
             continue
         groups.setdefault((cell.workers, cell.epochs), []).append(cell)
+    floors = _floors(figures)
     return [
         found
         for cells in groups.values()
         for other in dict.fromkeys(cell.stack for cell in cells if cell.stack != baseline)
-        if (found := _recipes(cells, baseline, other, floor, figures.campaign.looks)) is not None
+        if (found := _recipes(cells, baseline, other, floor, floors, figures.campaign.looks)) is not None
     ]
 
 
+def _floors(figures: Figures) -> dict[Measure, float]:
+    """The noise floors but for that of a step, by the baseline's repeated runs: the largest of all cells."""
+    repeated = [
+        pairs
+        for cell in figures.cells
+        if cell.stack == figures.campaign.baseline
+        and (first := sibling(figures.cells, cell, **{REPETITION: 1})) is not None
+        and first is not cell
+        and (
+            pairs := [
+                pair for pair in paired_by_seed(cell.records, first.records) if all(map(_has_time, pair))
+            ]
+        )
+    ]
+    found: dict[Measure, float] = {}
+    for pairs in repeated:
+        twice = [(_times(first), _times(again)) for again, first in pairs]
+        for name, floor in noise_floors(twice, figures.campaign.looks * len(repeated)).items():
+            found[name] = max(floor, found.get(name, 0.0))
+    found.pop("step_ms", None)  # that of train_s is known as a fraction
+    return found
+
+
 def _recipes(
-    cells: Sequence[Cell], baseline: str, other: str, floor: float | None, looks: int
+    cells: Sequence[Cell],
+    baseline: str,
+    other: str,
+    floor: float | None,
+    floors: Mapping[Measure, float],
+    looks: int,
 ) -> Recipes | None:
     """Two stacks over the factors of these cells; None if there are none, or too few runs."""
     by_seed = _runs_by_seed([cell for cell in cells if cell.stack in (baseline, other)])
     whole = [cell for cell, _ in max(by_seed.values(), key=len, default=[])]
     values = _values(whole)
+    levels = [(name, value) for name, found in values.items() for value in found[1:]]
+    terms = [UNEXPLAINED, *(Term(False, *each) for each in levels), *(Term(True, *each) for each in levels)]
+    kept, lost = _estimable(terms, [_held(cell, terms, other) for cell in whole])
     # A seed with other values would be counted among the first ones.
     known = {seed: runs for seed, runs in by_seed.items() if _has_only(values, runs)}
-    levels = [(name, value) for name, found in values.items() for value in found[1:]]
-    terms = [_Term(True), *(_Term(False, *each) for each in levels), *(_Term(True, *each) for each in levels)]
-    kept, lost = _estimable(terms, whole, other)
-    solved = [each for runs in known.values() if (each := _solve(kept, runs, other)) is not None]
-    if not levels or terms[0] not in kept or not solved:
+    solved = {
+        seed: runs
+        for seed, runs in known.items()
+        if tell_apart([_held(cell, kept, other) for cell, _ in runs], kept)
+    }
+    if not levels or UNEXPLAINED not in kept or not solved:
         return None
-    # [terms, seeds], without the constant
-    found = dict(zip(kept, (np.array(solved).T[1:] * MS).tolist(), strict=True))
-    told_apart = [each for each in levels if {_Term(False, *each), _Term(True, *each)} <= found.keys()]
-    samples = [found[terms[0]]]
-    for level in told_apart:
-        alone, more = found[_Term(False, *level)], found[_Term(True, *level)]
-        samples += [alone, [a + b for a, b in zip(alone, more, strict=True)], more]
+    told_apart = [each for each in levels if {Term(False, *each), Term(True, *each)} <= {*kept}]
     first = {name: found[0] for name, found in values.items()}
     usual = [
-        seconds
+        _times(record)["step_ms"]
         for runs in known.values()
-        for cell, seconds in runs
+        for cell, record in runs
         if cell.stack == baseline and all(_text(cell.axes[name]) == value for name, value in first.items())
     ]
-    floor_ms = floor * float(np.mean(usual)) * MS if floor is not None and usual else None
-    together = [replace(each, floor=floor_ms) for each in simultaneous(samples, looks)]
+    if floor is not None and usual:
+        floors = {"step_ms": floor * fmean(usual), **floors}
+    sums: list[Sum] = [(UNEXPLAINED,)]
+    for level in told_apart:
+        alone, more = Term(False, *level), Term(True, *level)
+        sums += [(alone,), (alone, more), (more,)]
+    found = attribute(
+        [
+            Run(seed, cell.stack == other, _held(cell, kept, other), _times(record))
+            for seed, runs in solved.items()
+            for cell, record in runs
+        ],
+        kept,
+        sums,
+        floors,
+        looks,
+    )
+    costs = {}
+    for measure, each in found.costs.items():
+        together = [each[terms] for terms in sums]
+        costs[measure] = Costs(
+            stack_alone=together[0],
+            effects=[
+                FactorEffect(name, json.loads(value), json.loads(values[name][0]), *three)
+                for (name, value), *three in zip(
+                    told_apart, together[1::3], together[2::3], together[3::3], strict=True
+                )
+            ],
+        )
     return Recipes(
         baseline=baseline,
         other=other,
         workers=cells[0].workers,
         epochs=cells[0].epochs,
-        stack_alone=together[0],
-        effects=[
-            FactorEffect(name, json.loads(value), json.loads(values[name][0]), *three)
-            for (name, value), *three in zip(
-                told_apart, together[1::3], together[2::3], together[3::3], strict=True
-            )
-        ],
+        costs=costs,
+        named=found.named,
+        floors=floors,
         confounded=[_words(term, baseline, other) for term in lost],
+        seeds=len(solved),
         seeds_left_out=len(by_seed) - len(solved),
         cells=len(whole),
         of=2 * math.prod(len(each) for each in values.values()),
     )
 
 
-def _runs_by_seed(cells: Sequence[Cell]) -> dict[int, list[Run]]:
-    found: dict[int, list[Run]] = {}
+def _runs_by_seed(cells: Sequence[Cell]) -> dict[int, list[Timed]]:
+    found: dict[int, list[Timed]] = {}
     for cell in cells:
         for record in filter(_has_time, cell.records):
-            work = record.specification.work
-            found.setdefault(work.seed, []).append((cell, (record.train_s or 0.0) / work.steps))
+            found.setdefault(record.specification.work.seed, []).append((cell, record))
     return found
 
 
@@ -168,39 +241,43 @@ def _values(cells: Sequence[Cell]) -> dict[str, list[str]]:
     return {name: values for name, values in found.items() if len(values) > 1}
 
 
-def _has_only(values: dict[str, list[str]], runs: Sequence[Run]) -> bool:
+def _has_only(values: Mapping[str, list[str]], runs: Sequence[Timed]) -> bool:
     """Whether runs have no other values of the factors."""
     return all(_text(cell.axes[name]) in known for cell, _ in runs for name, known in values.items())
 
 
-def _matrix(terms: Sequence[_Term], cells: Sequence[Cell], other: str) -> npt.NDArray[np.float64]:
-    """The design [runs, 1 + terms]; the first column is the constant."""
-    return np.array([[1.0, *(float(term.holds(cell, other)) for term in terms)] for cell in cells])
+def _held(cell: Cell, terms: Sequence[Term], other: str) -> frozenset[Term]:
+    """Those of the terms that hold for a cell's runs."""
+    return frozenset(
+        term
+        for term in terms
+        if (not term.stack or cell.stack == other)
+        and (not term.factor or _text(cell.axes[term.factor]) == term.value)
+    )
 
 
-def _estimable(terms: Sequence[_Term], cells: Sequence[Cell], other: str) -> tuple[list[_Term], list[_Term]]:
-    """Those that these cells tell apart, an earlier term before a later one, and the others."""
-    kept: list[_Term] = []
+def _estimable(terms: Sequence[Term], held: Sequence[frozenset[Term]]) -> tuple[list[Term], list[Term]]:
+    """Those that runs with these terms tell apart, an earlier term before a later one, and the others."""
+    kept: list[Term] = []
     lost = []
     for term in terms:
-        tried = [*kept, term]
-        if cells and np.linalg.matrix_rank(_matrix(tried, cells, other)) == len(tried) + 1:
-            kept = tried
+        if tell_apart(held, [*kept, term]):
+            kept.append(term)
         else:
             lost.append(term)
     return kept, lost
 
 
-def _solve(terms: Sequence[_Term], runs: Sequence[Run], other: str) -> npt.NDArray[np.float64] | None:
-    """The constant and the terms' coefficients, in seconds a step; None if a seed's runs are too few."""
-    design = _matrix(terms, [cell for cell, _ in runs], other)
-    if np.linalg.matrix_rank(design) < design.shape[1]:
-        return None
-    solution: npt.NDArray[np.float64] = np.linalg.lstsq(design, np.array([seconds for _, seconds in runs]))[0]
-    return solution
+def _times(record: Record) -> dict[Measure, float]:
+    work = record.specification.work
+    in_steps_s = None
+    # The test split is evaluated outside of all epochs, and a program with its own loop names what it likes.
+    if record.phases is not None and record.epochs and not (work.data.test or work.data.has_own_loop):
+        in_steps_s = sum(epoch.seconds for epoch in record.epochs) - record.phases["evaluation"]
+    return times_of(record.train_s or 0.0, work.steps, in_steps_s, record.total_s)
 
 
-def _words(term: _Term, baseline: str, other: str) -> str:
+def _words(term: Term, baseline: str, other: str) -> str:
     stack = other if term.stack else baseline
     return f"{term.factor} {json.loads(term.value)} on {stack}" if term.factor else f"{stack} itself"
 

@@ -26,7 +26,7 @@ from experiments.report.sections.conditions import common_facts
 from experiments.report.sections.data_sets import data_sets_table
 from experiments.report.sections.decisions import decisions_table
 from experiments.report.sections.dissertation import dissertation_table
-from experiments.report.sections.factors import factors_table
+from experiments.report.sections.factors import factors_once_table, factors_table
 from experiments.report.sections.fingerprint import fingerprint_table
 from experiments.report.sections.from_texts import from_texts_table
 from experiments.report.sections.hardware import gpus_table, nodes_table, placement_table
@@ -139,6 +139,7 @@ def _details(analysis: Analysis) -> list[Table]:
         dissertation_table(analysis.published, analysis.dissertation, work_text(figures.campaign)),
         resource_use_table(analysis.resource_use),
         phases_table(figures.cells),
+        factors_once_table(analysis.recipes, doubt_of(figures)),
         step_times_table(analysis.steps),
         added_table(analysis.added, baseline, doubt_of(figures)),
         launch_table(analysis.launches, analysis.placements),

@@ -5,8 +5,13 @@ from __future__ import annotations
 import csv
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from typing import Final
 
+from tests.blind.design import name_of
+from tests.blind.faults import Plan
 from tests.blind.trial import Verdict, interval
+
+IMPOSSIBLE: Final = "not possible here"
 
 
 @dataclass(frozen=True)
@@ -14,14 +19,19 @@ class Row:
     """One trial; costs are in the named measure's unit."""
 
     seed: int
+    job: str
     fault: str
-    dose: float
+    equalised: int  # factors
+    blocks: int
+    dose: str
+    floors_at: str  # when the noise floors were measured, in UTC
     named: str  # empty: nothing was
     measure: str
     cost: str  # the estimate with its interval, as text
     noise_floor: str
-    size: str  # what the fault costs, found without the analysis
-    right: str  # yes, no
+    size: str  # what the fault costs, found without the attribution
+    right: str  # yes, no, not possible here
+    reason: str  # why it was not possible
 
 
 def kept(file: Path) -> list[Row]:
@@ -37,26 +47,51 @@ def kept(file: Path) -> list[Row]:
         rows = csv.DictReader(text)
         if rows.fieldnames != columns:
             raise ValueError(f"{file} is no table of trials: its columns are not {', '.join(columns)}.")
+        numbers = ("seed", "equalised", "blocks")
         return [
-            Row(**(row | {"seed": int(row["seed"]), "dose": float(row["dose"])}))  # type: ignore[arg-type]
+            Row(**(row | {name: int(row[name]) for name in numbers}))  # type: ignore[arg-type]
             for row in rows
         ]
 
 
-def keep(file: Path, seed: int, verdict: Verdict) -> None:
-    """Add a trial to a table, which is made if it is missing."""
+def row_of(seed: int, verdict: Verdict) -> Row:
+    """A trial's row."""
     named, size = verdict.found.named, verdict.size
-    row = Row(
+    return Row(
         seed=seed,
+        job=verdict.plan.kind,
         fault=verdict.fault.name,
-        dose=round(verdict.fault.dose, 3),
-        named=named.name if named else "",
+        equalised=len(verdict.plan.factors),
+        blocks=verdict.plan.blocks,
+        dose=f"{verdict.fault.dose:.3f}",
+        floors_at=verdict.floors_at.isoformat(timespec="minutes"),
+        named=name_of(named) if named else "",
         measure=named.measure if named else "",
         cost=interval(named.cost) if named else "",
         noise_floor=f"{named.cost.floor:.3f}" if named else "",
         size=interval(size) if size else "",
         right="yes" if verdict.right else "no",
+        reason="",
     )
+
+
+def impossible(seed: int, plan: Plan, reason: str) -> Row:
+    """The row of a trial that this machine can't make."""
+    nothing = dict.fromkeys(("dose", "floors_at", "named", "measure", "cost", "noise_floor", "size"), "")
+    return Row(
+        seed=seed,
+        job=plan.kind,
+        fault=plan.name,
+        equalised=len(plan.factors),
+        blocks=plan.blocks,
+        right=IMPOSSIBLE,
+        reason=reason,
+        **nothing,
+    )
+
+
+def keep(file: Path, row: Row) -> None:
+    """Add a trial to a table, which is made if it is missing."""
     new = not file.exists()
     with file.open("a", encoding="utf-8", newline="") as text:
         rows = csv.DictWriter(text, asdict(row).keys(), lineterminator="\n")

@@ -1,26 +1,31 @@
-"""Launches of one simulated job on this machine, by torchrun with two ranks, and the times of their runs."""
+"""Launches of one job on this machine, by torchrun with two ranks, and the times of their runs."""
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
+from experiments.analysis.attribution import Measure, times_of
+from tests.blind.bytecode import lacking
 from tests.blind.proxy import proxy_to
 from training.spec import RunSpec
 from training.util.network import free_port
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RANKS: Final = 2
+STEPS: Final = 150
+STEP_MS: Final = 8.0
 PATIENCE: Final = 300.0  # s
 CGROUPS: Final = Path("/sys/fs/cgroup")
 PERIOD_US: Final = 100_000  # of a cgroup's share of processor time
@@ -48,9 +53,9 @@ class Launch:
     hook: float = 0.0  # ms in a hook of the optimiser
     allocator: float = 0.0  # ms for each block as large as the weights
     threads: float = 0.0  # ms for which another thread of the rank holds the interpreter, again and again
-    environment: float = 0.0  # 1 = Python's bytecode is missing
+    environment: float = 0.0  # s that a rank compiles modules whose bytecode is missing
     niceness: float = 0.0  # added to that of the plain launch
-    evaluation: float = 0.0  # 1 = every rank evaluates everything
+    evaluation: float = 0.0  # samples of the validation split, all of which every rank evaluates
     proxy: float = 0.0  # ms for which a proxy before the ranks' meeting point holds each message
     hidden: float = 0.0  # ms for the copy of each batch to the device, which no factor covers
 
@@ -62,85 +67,159 @@ class Launch:
 FACTORS: Final = tuple(field.name for field in fields(Launch) if field.name != "hidden")
 """What can be equalised: all but `hidden`."""
 
+Kind = Literal["simulated", "null-step"]
+FACTORS_OF: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "simulated": FACTORS,
+    "null-step": ("cgroup", "printed_lines", "threads", "environment", "niceness"),
+}
+"""Those that can change a job; ranks of a null step have no data and no optimiser, and don't meet."""
+
 
 @dataclass(frozen=True)
 class Job:
     """The job that both launches do."""
 
-    spec: RunSpec
-    data: Path  # the prepared data set
+    kind: Kind
+    bytecode: Path  # of all modules that its runs import
+    spec: RunSpec | None = None  # None: a null step, which has none
+    data: Path | None = None  # the prepared data set
 
 
 @dataclass(frozen=True)
 class Outcome:
     """What a run took."""
 
-    times: dict[str, float]
-    """Rank 0's and the launcher's, by measure: `step_ms` is a step's mean; `fixed_s` the rest of train_s;
-    `launch_s` all that is outside it."""
+    times: dict[Measure, float]
+    """Rank 0's and the launcher's, as reports measure those of records."""
     waited_ms: dict[str, float]
-    """What the waits of a dose really took, in a step: of each wait the slower rank's, as the other waits."""
+    """What the waits of a dose really took, in a step: of each wait that of the rank that decides."""
+    training_processor_s: float  # of both ranks, in train_s
+    launch_processor_s: float  # all else that the launch took
+    sample_s: float | None  # that a rank takes to evaluate a sample; None: it evaluates none
 
 
-def run(launch: Launch, job: Job, seed: int) -> Outcome:
-    """Run the job once.
+def ensure_possible(launch: Launch) -> None:
+    """Check that this machine can make a launch.
+
+    Raises:
+        UnavailableError: it can't.
+    """
+    with ExitStack() as stack:
+        place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trainbed-blind-")))
+        _in_cgroup(stack, launch.cgroup, place.name)
+        _preloaded(launch.allocator, place)
+
+
+def warm_up(job: Job) -> None:
+    """Run the job so that everything is read once, and the bytecode of what its runs import is there.
+
+    Raises:
+        LaunchFailedError: torchrun did not end well.
+    """
+    launches = [Launch()] if job.kind == "null-step" else [Launch(), Launch(tokenizing=0.001)]
+    for launch in launches:
+        run(launch, job, seed=1, keep_bytecode=True)
+
+
+def run(launch: Launch, job: Job, seed: int, *, keep_bytecode: bool = False) -> Outcome:
+    """Run the job once; with `keep_bytecode`, the bytecode of modules that has none yet is kept.
 
     Raises:
         LaunchFailedError: torchrun did not end well.
         UnavailableError: this machine can't make the launch.
     """
-    spec = _with_conditions(job.spec, launch, seed)
     with ExitStack() as stack:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="trainbed-blind-")))
-        file, out = place / "spec.json", place / "out"
-        file.write_text(spec.model_dump_json(), encoding="utf-8")
+        out = place / "out"
+        out.mkdir()
         port = free_port()
         meeting = stack.enter_context(proxy_to(port, launch.proxy / 1000)) if launch.proxy else port
         before = [*_in_cgroup(stack, launch.cgroup, place.name), "nice", "-n", f"{launch.niceness:.0f}"]
         torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", str(RANKS)]
         torchrun += ["--master-addr", "127.0.0.1", "--master-port", str(port), "--no-python"]
-        doses = {name: dose for name in IN_RANK if (dose := asdict(launch)[name])}
-        rank = ["env", f"MASTER_PORT={meeting}", *_preloaded(launch.allocator, place)]
-        rank += [sys.executable, "-m", "tests.blind.rank", json.dumps(doses), str(place)]
-        rank += ["--spec", str(file), "--data", str(job.data), "--out", str(out)]
-        began = time.perf_counter()
+        rank = ["env", f"MASTER_PORT={meeting}", *_preloaded(launch.allocator, place), sys.executable]
+        rank += ["-m", *_rank(launch, job, seed, place, out)]
+        spent, began = _children_s(), time.perf_counter()
         done = subprocess.run(
             [*before, *torchrun, *rank],
             cwd=ROOT,
-            env=_environment(launch, place),
+            env=_environment(job.bytecode, launch, keep_bytecode=keep_bytecode),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             timeout=PATIENCE,
             check=False,
         )
-        wall = time.perf_counter() - began
+        wall, spent = time.perf_counter() - began, _children_s() - spent
         if done.returncode:
             raise LaunchFailedError(f"torchrun ended with {done.returncode}:\n{done.stdout[-3000:]}")
-        return Outcome(_times(out, wall), _waited(place, job.spec.work.steps))
+        ranks = [_object(out / f"rank-{rank}.json") for rank in range(RANKS)]
+        training = sum(_processor_s(each) for each in ranks)
+        return Outcome(
+            times=_times(job, ranks[0], out, wall),
+            waited_ms=_waited(place, together=job.spec is not None),
+            training_processor_s=training,
+            launch_processor_s=spent - training,
+            sample_s=_sample_s(job, ranks[0], launch),
+        )
 
 
-def _waited(place: Path, steps: int) -> dict[str, float]:
-    """The mean of a step's waits in ms, by factor."""
+def _rank(launch: Launch, job: Job, seed: int, place: Path, out: Path) -> list[str]:
+    """A rank's module with its arguments."""
+    doses = json.dumps({name: dose for name in IN_RANK if (dose := asdict(launch)[name])})
+    if job.spec is None:
+        lines = "1" if launch.printed_lines else "0"
+        steps = ["--steps", str(STEPS), "--step-ms", str(STEP_MS), "--lines", lines]
+        return ["tests.blind.null_step", doses, str(place), str(out), *steps]
+    file = place / "spec.json"
+    file.write_text(_with_conditions(job.spec, launch, seed).model_dump_json(), encoding="utf-8")
+    given = ["--spec", str(file), "--data", str(job.data), "--out", str(out)]
+    return ["tests.blind.rank", doses, str(place), *given]
+
+
+def _waited(place: Path, *, together: bool) -> dict[str, float]:
+    """The mean of a step's waits in ms, by factor: the slower rank's if ranks are together, or rank 0's."""
     by_factor: dict[str, list[list[float]]] = {}
     for file in sorted(place.glob("*-[0-9].json")):
         took: list[float] = json.loads(file.read_text(encoding="utf-8"))
         by_factor.setdefault(file.stem.rsplit("-", 1)[0], []).append(took)
     return {
-        name: sum(map(max, zip_longest(*ranks, fillvalue=0.0))) / steps * 1000
+        name: sum(map(max, zip_longest(*(ranks if together else ranks[:1]), fillvalue=0.0))) / STEPS * 1000
         for name, ranks in by_factor.items()
         if name in IN_STEPS
     }
 
 
-def _times(out: Path, wall: float) -> dict[str, float]:
-    rank, result = _object(out / "rank-0.json"), _object(out / "result.json")
-    steps = sum(epoch["seconds"] for epoch in result["epochs"]) - rank["phases"]["evaluation"]
-    return {
-        "step_ms": steps / rank["steps"] * 1000,
-        "fixed_s": rank["train_s"] - steps,
-        "launch_s": wall - rank["train_s"],
-    }
+def _times(job: Job, rank: dict[str, Any], out: Path, wall: float) -> dict[Measure, float]:
+    if job.spec is None:
+        in_steps = rank["in_steps_s"]
+    else:
+        result = _object(out / "result.json")
+        in_steps = sum(epoch["seconds"] for epoch in result["epochs"]) - rank["phases"]["evaluation"]
+    return times_of(rank["train_s"], rank["steps"], in_steps, wall)
+
+
+def _sample_s(job: Job, rank: dict[str, Any], launch: Launch) -> float | None:
+    if job.spec is None:
+        return None
+    samples = job.spec.work.data.validation / (1 if launch.evaluation else RANKS)
+    seconds: float = rank["phases"]["evaluation"] / samples
+    return seconds
+
+
+def _processor_s(rank: dict[str, Any]) -> float:
+    if "processor_s" in rank:
+        own: float = rank["processor_s"]
+        return own
+    used = rank["use"]["cpu"]
+    seconds: float = used["user_s"] + used["system_s"]
+    return seconds
+
+
+def _children_s() -> float:
+    """Processor time of all processes that this one started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def _object(file: Path) -> dict[str, Any]:
@@ -159,9 +238,10 @@ def _with_conditions(spec: RunSpec, launch: Launch, seed: int) -> RunSpec:
     return RunSpec.model_validate(given | changed)
 
 
-def _environment(launch: Launch, place: Path) -> dict[str, str]:
-    cold = {"PYTHONPYCACHEPREFIX": str(place / "bytecode")} if launch.environment else {}
-    return os.environ | {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"} | cold
+def _environment(bytecode: Path, launch: Launch, *, keep_bytecode: bool) -> dict[str, str]:
+    there = lacking(bytecode, launch.environment) if launch.environment else bytecode
+    own = {"PYTHONPYCACHEPREFIX": str(there), "PYTHONDONTWRITEBYTECODE": "" if keep_bytecode else "1"}
+    return os.environ | {"OMP_NUM_THREADS": "1"} | own
 
 
 def _preloaded(dose_ms: float, place: Path) -> list[str]:

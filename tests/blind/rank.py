@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -54,8 +54,12 @@ class SlowOutput:
         return getattr(self._stream, name)
 
 
-def slow_down(doses: dict[str, float], waits: Path) -> None:
-    """Put waits of so many ms into this process; how long they take goes into the folder `waits`."""
+Places = Mapping[str, Callable[[Waits], None]]
+"""By factor, what puts a wait there."""
+
+
+def slow_down(doses: dict[str, float], waits: Path, places: Places) -> None:
+    """Put waits of so many ms into their places; how long they take goes into the folder `waits`."""
     for name, dose in doses.items():
         if name == "threads":
             sys.setswitchinterval(60.0)  # so that the thread keeps the interpreter until it sleeps
@@ -63,10 +67,11 @@ def slow_down(doses: dict[str, float], waits: Path) -> None:
             continue
         wait = Waits(dose / 1000)
         wait.write_at_exit(waits / f"{name}-{os.environ['RANK']}.json")
-        _PLACES[name](wait)
+        places[name](wait)
 
 
-def _slow_output(wait: Waits) -> None:
+def slow_output(wait: Waits) -> None:
+    """Each line that is printed waits."""
     sys.stdout = SlowOutput(sys.stdout, wait)
 
 
@@ -100,8 +105,8 @@ def _slow_copies(wait: Waits) -> None:
     loop.to_device = to_device
 
 
-_PLACES: Final[dict[str, Callable[[Waits], None]]] = {
-    "printed_lines": _slow_output,
+IN_JOB: Final[Places] = {
+    "printed_lines": slow_output,
     "tokenizing": _slow_tokenizer,
     "hook": _slow_hook,
     "hidden": _slow_copies,
@@ -117,7 +122,7 @@ def _hold_interpreter(seconds: float) -> None:
 
 
 if __name__ == "__main__":
-    slow_down(json.loads(sys.argv[1]), Path(sys.argv[2]))
+    slow_down(json.loads(sys.argv[1]), Path(sys.argv[2]), IN_JOB)
     from training.rank import launch_rank
 
     launch_rank("One rank of the blind test.", sys.argv[3:])

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.blind.faults import draw, sized
-from tests.blind.launch import FACTORS, UnavailableError
-from tests.blind.trial import BLOCKS, PAIRS, described, floors_of, made_up_job, trial
+from tests.blind.faults import draw
+from tests.blind.launch import UnavailableError
+from tests.blind.trial import described, trial
 
 pytestmark = pytest.mark.wide
 
@@ -18,12 +18,9 @@ pytestmark = pytest.mark.wide
 def test_a_hidden_cause_is_named(tmp_path: Path) -> None:
     seed = secrets.randbelow(1_000_000)
     print(f"To repeat this: python -m tests.blind --seed {seed}")
-    job = made_up_job(tmp_path)
-    floors = floors_of(job, PAIRS, print)
-    name = draw(seed)
-    order = random.Random(f"{seed} {name}")
+    plan = draw(seed)
     try:
-        verdict = trial(sized(name, floors), floors, FACTORS, job, BLOCKS, order, print)
+        verdict = trial(plan, tmp_path, random.Random(f"{seed} {plan.kind} {plan.name}"), print)
     except UnavailableError as reason:
         pytest.skip(str(reason))
     assert verdict.right, described(verdict)

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import io
 import socket
+import sys
 import time
+from collections import Counter
 from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from experiments.analysis.attribution import Measure
 from experiments.analysis.statistics import simultaneous
-from tests.blind.attribution import UNEXPLAINED, attribute
-from tests.blind.faults import draw, sized
-from tests.blind.kept import keep, kept
-from tests.blind.launch import FACTORS, Launch
+from tests.blind import __main__ as command
+from tests.blind.bytecode import lacking, source_of
+from tests.blind.design import NO_FACTOR, attributed
+from tests.blind.faults import ALL_IN, FEW, HIDDEN, Plain, Plan, draw, faults_of, sized
+from tests.blind.kept import IMPOSSIBLE, impossible, keep, kept, row_of
+from tests.blind.launch import FACTORS, FACTORS_OF, Launch, UnavailableError
 from tests.blind.proxy import proxy_to
 from tests.blind.rank import SlowOutput, Waits
 from tests.blind.trial import Sizes, Verdict, described
-from tests.unit.blind.test_attribution import made_up
+from tests.unit.blind.test_design import made_up
 
-FLOORS = {"step_ms": 2.0, "fixed_s": 0.1, "launch_s": 1.0}
+FLOORS: dict[Measure, float] = {"step_ms": 2.0, "fixed_s": 0.1, "launch_s": 1.0}
+TAKES = Plain(train_s=2.0, launch_s=5.0, training_processor_s=1.5, launch_processor_s=8.0, sample_s=0.0005)
+AT = datetime(2026, 11, 27, 12, 30, tzinfo=UTC)
 
 
 def about(size: float) -> Sizes:
@@ -28,65 +36,156 @@ def about(size: float) -> Sizes:
     return {"step_ms": simultaneous([[0.99 * size, size, 1.01 * size]])[0]}
 
 
-def test_every_one_of_the_ten_faults_is_drawn_by_some_seed_and_by_the_same_one_again() -> None:
-    assert {draw(seed) for seed in range(200)} == set(FACTORS) and len(FACTORS) == 10
+def test_every_fault_of_every_job_is_drawn_by_some_seed_and_by_the_same_one_again() -> None:
+    assert len(FACTORS) == 10
+    drawn = Counter((plan.kind, plan.name) for plan in map(draw, range(600)))
+    assert drawn.keys() == {(kind, name) for kind in FACTORS_OF for name in faults_of(kind)}
+    assert drawn["simulated", HIDDEN] and drawn["null-step", HIDDEN]
     assert [draw(seed) for seed in range(20)] == [draw(seed) for seed in range(20)]
 
 
-@pytest.mark.parametrize("name", [*FACTORS, "hidden"])
+def test_a_plan_equalises_all_factors_in_few_blocks_or_a_few_in_enough() -> None:
+    plans = [draw(seed) for seed in range(200)]
+    for plan in plans:
+        every = FACTORS_OF[plan.kind]
+        assert (plan.factors, plan.blocks) == (every, ALL_IN) or (len(plan.factors), plan.blocks) == FEW
+        assert plan.answer == (NO_FACTOR if plan.name == HIDDEN else plan.name)
+    assert {plan.blocks for plan in plans} == {2, 5}
+
+
+def test_what_is_given_is_not_drawn() -> None:
+    assert {draw(seed, "null-step").kind for seed in range(9)} == {"null-step"}
+    assert {(draw(seed, None, "hook").kind, draw(seed, None, "hook").name) for seed in range(9)} == {
+        ("simulated", "hook")
+    }
+    with pytest.raises(ValueError, match="A null-step job can't have the fault hook; take one of cgroup"):
+        draw(1, "null-step", "hook")
+    assert Plan("simulated", "hook", ("proxy",), 2).answer == NO_FACTOR
+
+
+@pytest.mark.parametrize("name", [*FACTORS, HIDDEN])
 def test_a_fault_vanishes_if_its_factor_is_equalised_and_only_then(name: str) -> None:
-    fault = sized(name, FLOORS)
+    fault = sized(name, FLOORS, TAKES)
     assert [each for each, dose in asdict(fault.launch).items() if dose] == [name]
     everything = frozenset(FACTORS)
-    if name == "hidden":
-        assert fault.answer == UNEXPLAINED and fault.launch.equalised(everything) == fault.launch
+    if name == HIDDEN:
+        assert fault.launch.equalised(everything) == fault.launch
     else:
-        assert fault.answer == name and fault.launch.equalised(frozenset({name})) == Launch()
+        assert fault.launch.equalised(frozenset({name})) == Launch()
         assert fault.launch.equalised(everything - {name}) == fault.launch
 
 
 def test_doses_follow_the_noise_floors() -> None:
-    assert sized("hook", FLOORS).dose == 6.0 and sized("hook", FLOORS, times=5.0).dose == 10.0
-    with pytest.raises(ValueError, match="There is no fault named sabotage: take one of allocator, cgroup"):
-        sized("sabotage", FLOORS)
+    assert sized("hook", FLOORS, TAKES).dose == 6.0 and sized("hook", FLOORS, TAKES, times=5.0).dose == 10.0
+    assert sized("environment", FLOORS, TAKES).dose == 3.0
+    # 8 s of processor time in 5 + 3 s outside train_s, which is reached before 1.5 s in 2 + 0.9 s of it.
+    assert sized("cgroup", FLOORS, TAKES).dose == 1.0
+    assert sized("cgroup", FLOORS, replace(TAKES, launch_processor_s=1.0)).dose == pytest.approx(1.5 / 2.9)
+    # Each rank's 4 s of start-up beside a busy process: 1.25 ** 3 - 1 = 0.95 times as long is 3 s and more.
+    assert sized("niceness", FLOORS, TAKES).dose == 3.0
+    # 0.3 s of evaluation more, of the half that another rank would have taken: 600 samples of 0.5 ms.
+    assert sized("evaluation", FLOORS, TAKES).dose == 1200.0
+    with pytest.raises(ValueError, match="There is no fault named sabotage here: take one of allocator, cgr"):
+        sized("sabotage", FLOORS, TAKES)
+    with pytest.raises(ValueError, match="There is no fault named evaluation here"):
+        sized("evaluation", FLOORS, replace(TAKES, sample_s=None))
+
+
+def verdict_of(name: str, sizes: Sizes, made: tuple[str | None, float]) -> Verdict:
+    """What is said of a trial that hid `name`, by runs whose hidden factor costs so many floors."""
+    runs, floors, _ = made_up(4, made[0], floors=made[1])
+    plan = Plan("simulated", name, FACTORS, 2)
+    return Verdict(plan, sized(name, floors, TAKES), AT, sizes, attributed(runs, FACTORS, floors))
 
 
 def test_a_verdict_is_right_only_if_the_injected_fault_was_named_with_its_size() -> None:
-    runs, floors, size = made_up(4, "hook", "step_ms", floors=3.0)
-    found = attribute(runs, FACTORS, floors)
-    hook, known, wrong = sized("hook", floors), about(size), about(3 * size)
-    right = Verdict(hook, known, found)
+    size = made_up(4, "hook", floors=3.0)[2]
+    known, wrong = about(size), about(3 * size)
+    right = verdict_of("hook", known, ("hook", 3.0))
     assert right.right and not right.false and described(right).endswith("verdict: right")
-    too_large = Verdict(hook, wrong, found)
+    too_large = verdict_of("hook", wrong, ("hook", 3.0))
     assert not too_large.right and not too_large.false
     assert described(too_large).endswith("verdict: the interval does not hold the size")
-    another = Verdict(sized("proxy", FLOORS), known, found)
+    another = verdict_of("proxy", known, ("hook", 3.0))
     assert not another.right and another.false
     assert described(another).endswith("verdict: another cause was named")
-    runs, floors, _ = made_up(1)
-    nothing = Verdict(hook, known, attribute(runs, FACTORS, floors))
+    nothing = verdict_of("hook", known, (None, 0.0))
     assert nothing.found.named is None and not nothing.right and not nothing.false
     assert described(nothing).endswith("verdict: nothing was named")
+    without = replace(right, plan=replace(right.plan, factors=("proxy",)))
+    assert without.plan.answer == NO_FACTOR and without.false
 
 
 def test_trials_are_kept_in_a_table_and_read_again(tmp_path: Path) -> None:
     table = tmp_path / "trials.csv"
     assert kept(table) == []
-    runs, floors, size = made_up(4, "hook", "step_ms", floors=3.0)
-    found = attribute(runs, FACTORS, floors)
+    size = made_up(4, "hook", floors=3.0)[2]
     for seed in (1, 2):
-        keep(table, seed, Verdict(sized("hook", floors), about(size), found))
-    nothing, floors, _ = made_up(1)
-    keep(table, 3, Verdict(sized("proxy", floors), {}, attribute(nothing, FACTORS, floors)))
-    first, second, third = kept(table)
+        keep(table, row_of(seed, verdict_of("hook", about(size), ("hook", 3.0))))
+    keep(table, row_of(3, verdict_of("proxy", {}, (None, 0.0))))
+    plan = Plan("simulated", "cgroup", FACTORS, 2)
+    keep(table, impossible(4, plan, "A throttled cgroup can't be made here."))
+    first, second, third, fourth = kept(table)
     assert (first.seed, first.fault, first.named, first.measure, first.right) == (
         *(1, "hook", "hook", "step_ms", "yes"),
     )
+    assert (first.job, first.equalised, first.blocks) == ("simulated", 10, 2)
+    assert first.floors_at == "2026-11-27T12:30+00:00"
     assert second == replace(first, seed=2)
     assert (third.named, third.cost, third.right) == ("", "", "no")
+    assert (fourth.fault, fourth.right) == ("cgroup", IMPOSSIBLE) and "can't be made here" in fourth.reason
     table.write_text("seed,fault\n1,hook\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"trials\.csv is no table of trials"):
         kept(table)
+
+
+def test_every_fault_is_tried_and_what_is_not_possible_here_is_noted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried = []
+
+    def trial(plan: Plan, *_: object) -> Verdict:
+        tried.append(plan)
+        if plan.name == "cgroup":
+            raise UnavailableError("A throttled cgroup can't be made here.")
+        size = made_up(4, plan.name, floors=3.0)[2]
+        return replace(verdict_of(plan.name, about(size), (plan.name, 3.0)), plan=plan)
+
+    monkeypatch.setattr(command, "trial", trial)
+    table = tmp_path / "trials.csv"
+    given = ["--seed", "5", "--every", "--job", "simulated", "--blocks", "2", "--factors", *FACTORS]
+    monkeypatch.setattr(sys, "argv", ["blind", *given, "--keep", str(table)])
+    assert command.main() == 0
+    assert [plan.name for plan in tried] == [*FACTORS, HIDDEN]
+    rows = {row.fault: row for row in kept(table)}
+    assert rows.keys() == {*FACTORS, HIDDEN}
+    assert rows["cgroup"].right == IMPOSSIBLE and rows["hook"].right == "yes"
+    assert f"cgroup: {IMPOSSIBLE}. A throttled cgroup can't be made here." in capsys.readouterr().out
+    assert command.main() == 0 and len(tried) == 11  # its trials are not repeated
+
+
+def test_bytecode_lacks_modules_that_take_so_long_to_compile(tmp_path: Path) -> None:
+    bytecode = tmp_path / "bytecode"
+    sources = []
+    for at in range(40):
+        source = tmp_path / "modules" / f"module_{at}.py"
+        source.parent.mkdir(exist_ok=True)
+        source.write_text(
+            "\n".join(f"a_{line} = [{line}, {line} + 1]" for line in range(400)), encoding="utf-8"
+        )
+        file = bytecode / source.parent.relative_to("/") / f"module_{at}.cpython-311.pyc"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(b"")
+        assert source_of(file, bytecode) == source
+        sources.append(source)
+    began = time.process_time()
+    compile(sources[0].read_bytes(), "x", "exec")
+    one = time.process_time() - began
+    some = lacking(bytecode, 3 * one)
+    left = len(list(some.rglob("*.pyc")))
+    assert 0 < left < 40 and len(list(bytecode.rglob("*.pyc"))) == 40
+    assert lacking(bytecode, 3 * one) == some
+    assert not list(lacking(bytecode, 1000.0).rglob("*.pyc"))
 
 
 def test_slow_output_takes_its_time_for_each_line() -> None:

@@ -14,7 +14,7 @@ from experiments.analysis.factors import Recipes, recipes
 from experiments.analysis.figures import figures_of
 from experiments.campaign.plan import PlannedRun
 from experiments.records.record import Record
-from experiments.report.sections.factors import factors_table
+from experiments.report.sections.factors import factors_once_table, factors_table
 from tests.unit.experiments.analysis.test_figures import of_specification
 from tests.unit.experiments.made_up_records import campaign, record, spec
 
@@ -81,7 +81,7 @@ def test_what_costs_any_stack_is_no_interaction_and_what_costs_one_more_is(tmp_p
     assert reporting.on_baseline.low < 0 < reporting.on_baseline.high
     assert reporting.more_on_other.low is not None and 0 < reporting.more_on_other.low < 12
     assert not found.confounded
-    for each in found.differences:
+    for each in found.costs["step_ms"].differences:
         assert each.p is not None and each.low is not None and each.high is not None
         assert (each.p < 0.05) == (not each.low < 0 < each.high)
 
@@ -104,7 +104,7 @@ def test_the_report_says_no_more_than_the_intervals_show(
 
     table = factors_table(found_in(tmp_path, step_ms, factors={"threads": [1, 2]}))
     itself, threads = table.texts
-    assert itself[:6] == ["spark", "2", "2", "the stack itself", "", "ddp"]
+    assert itself[:6] == ["spark", "2", "2", "unexplained: the stack itself", "", "ddp"]
     assert itself[-1] == "no difference is shown"
     assert threads[3:7] == ["threads", "2", "1", "5"] and threads[-1] == said
     assert not table.after and "explains nothing of a ratio to ddp" in table.before
@@ -158,7 +158,7 @@ def test_a_single_seed_and_times_without_spread_claim_nothing(tmp_path: Path) ->
             tmp_path / name, lambda stack, _: 50 + 9 * (stack == "spark"), seeds=seeds, noise_ms=noise_ms
         )
         assert found.stack_alone.mean == pytest.approx(9, abs=4)
-        for each in found.differences:
+        for each in found.costs["step_ms"].differences:
             assert (each.p, each.low, each.high) == (None, None, None)
 
 
@@ -176,6 +176,107 @@ def test_a_seed_with_other_cells_is_left_out_and_not_taken_for_the_first_value(t
     (some,) = found_by(tmp_path, kept)
     assert some.seeds_left_out == 1 and [each.value for each in some.effects] == [2]
     assert some.effects[0].on_baseline.mean == pytest.approx(0, abs=3)
-    assert factors_table([some]).after == [
+    assert factors_table([some]).after[1:] == [
         "spark, 2 workers, 2 epochs: 1 seed left out, for want of runs or because of other cells."
     ]
+
+
+def made_with_seconds(
+    outside_s: Callable[[str, dict[str, Any]], float], fixed_s: Callable[[str, dict[str, Any]], float]
+) -> list[tuple[PlannedRun, Record]]:
+    """Runs whose steps take 50 ms, and which take so long outside train_s and beyond the steps.
+
+    The baseline's with the first values are there twice.
+    """
+    chance, runs = random.Random(3), []
+
+    def twice(stack: str, given: dict[str, Any]) -> bool:
+        return given["repetition"] == 1 or (stack == "ddp" and given["threads"] == 1)
+
+    for run, found in made(lambda *_: 50.0, {"threads": [1, 2], "repetition": [1, 2]}, seeds=5, keep=twice):
+        in_steps, stack = found.train_s or 0.0, found.specification.stack
+        train_s = in_steps + fixed_s(stack, run.axes) + chance.gauss(0, 0.01)
+        total_s = train_s + outside_s(stack, run.axes) + chance.gauss(0, 0.1)
+        assert found.phases is not None
+        named = sum(seconds for name, seconds in found.phases.items() if name != "other")
+        changed = {
+            "train_s": train_s,
+            "total_s": total_s,
+            "phases": found.phases | {"other": total_s - named},
+            "epochs": [each.model_copy(update={"seconds": in_steps / 2}) for each in found.epochs],
+        }
+        runs.append((run, found.model_copy(update=changed)))
+    return runs
+
+
+def test_seconds_beyond_the_steps_and_outside_of_training_have_their_own_effects(tmp_path: Path) -> None:
+    (found,) = found_by(
+        tmp_path,
+        made_with_seconds(
+            lambda stack, given: (
+                9 + 6 * (stack == "spark") + 5 * (stack == "spark") * (given["threads"] == 2)
+            ),
+            lambda _, given: 1 + 2 * (given["threads"] == 2),
+        ),
+    )
+    launch, fixed = found.costs["launch_s"], found.costs["fixed_s"]
+    assert launch.stack_alone.mean == pytest.approx(6, abs=0.3)
+    assert launch.effects[0].on_baseline.mean == pytest.approx(0, abs=0.3)
+    assert launch.effects[0].more_on_other.mean == pytest.approx(5, abs=0.4)
+    assert fixed.stack_alone.mean == pytest.approx(0, abs=0.05)
+    assert fixed.effects[0].on_baseline.mean == pytest.approx(2, abs=0.05)
+    table = factors_once_table([found])
+    assert [row[3:8] for row in table.texts] == [
+        ["unexplained: the stack itself", "", "ddp", "in train_s, beyond the steps", "5"],
+        ["threads", "2", "1", "in train_s, beyond the steps", "5"],
+        ["unexplained: the stack itself", "", "ddp", "outside train_s", "5"],
+        ["threads", "2", "1", "outside train_s", "5"],
+    ]
+    assert [row[-1] for row in table.texts] == [
+        "no difference is shown",
+        "costs both; no difference between them is shown",
+        "it takes more by itself",
+        "costs spark more than ddp",
+    ]
+    assert not table.after and not factors_once_table([]).rows
+
+
+@pytest.mark.parametrize(
+    ("extra_s", "said"),
+    [
+        (60.0, "the cause named first is the stack itself, which no factor here explains: +"),
+        (0.0, "no cause is named, as no cost of the stack is clear of zero and above the noise floor."),
+    ],
+)
+def test_with_an_a_a_test_the_report_names_the_largest_cause_in_noise_floors(
+    tmp_path: Path, extra_s: float, said: str
+) -> None:
+    runs = made_with_seconds(lambda stack, _: 9 + extra_s * (stack == "spark"), lambda *_: 1.0)
+    plan, records = [run for run, _ in runs], [each for _, each in runs]
+    (found,) = recipes(figures_of(campaign(tmp_path, plan, records)), 0.01)
+    assert found.floors.keys() == {"step_ms", "fixed_s", "launch_s"}
+    usual_ms = (found.costs["step_ms"].stack_alone.floor or 0.0) / 0.01
+    steps = records[0].specification.work.steps
+    assert usual_ms == pytest.approx(59 + 1000 / steps, rel=0.02)  # seeds add 3 to 15 ms
+    (remark,) = factors_table([found]).after
+    assert remark.startswith(f"spark, 2 workers, 2 epochs: {said}")
+    if extra_s:
+        assert found.named is not None and found.named.measure == "launch_s"
+        assert " s outside train_s, " in remark and remark.endswith(" noise floors.")
+
+
+def test_where_not_every_run_says_what_its_steps_took_that_is_said(tmp_path: Path) -> None:
+    first, *rest = made_with_seconds(lambda *_: 9.0, lambda *_: 1.0)
+    (found,) = found_by(tmp_path, [(first[0], first[1].model_copy(update={"epochs": []})), *rest])
+    assert found.costs.keys() == {"step_ms", "launch_s"}
+    assert factors_once_table([found]).after == [
+        "spark, 2 workers, 2 epochs: not every run says how long its steps took, so in train_s, beyond the "
+        "steps is left out."
+    ]
+
+
+def test_with_few_seeds_the_report_says_what_the_intervals_come_from(tmp_path: Path) -> None:
+    (found,) = found_in(tmp_path, lambda *_: 50.0, seeds=2)
+    assert not found.by_seeds and found.stack_alone.low is not None and found.stack_alone.n == 2
+    (remark,) = factors_table([found]).after
+    assert remark.startswith("spark, 2 workers, 2 epochs: fewer than 5 seeds, so the intervals come from")
