@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,12 +14,19 @@ import torch
 
 from training.data.batches import rank_share
 from training.distributed.collective import agree_on, gather_at_first, sum_over_ranks
+from training.errors import WorkloadError
 from training.state import Training
 from training.util.files import replacing
 from training.workload import Batch, to_device
 
+if TYPE_CHECKING:
+    from training.metrics.library import Accuracy
+
 PREDICTIONS: Final = "predictions-{split}.parquet"
 """Name of the file in the run's folder."""
+
+CORRECT: Final = "correct"
+"""Name of the sum that the library `evaluate` counts in the place of a workload."""
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
@@ -36,6 +45,7 @@ def evaluate(training: Training, split: str, epoch: int, *, keep: bool) -> dict[
 
     Raises:
         RuntimeError: the ranks together counted more or fewer samples than there are.
+        WorkloadError: `evaluate` is to count, and the workload has no sum for that.
     """
     session, workload, model = training.session, training.workload, training.model
     samples = training.work.data.splits[split]
@@ -49,13 +59,19 @@ def evaluate(training: Training, split: str, epoch: int, *, keep: bool) -> dict[
     size = -(-training.work.batch_per_worker // training.work.gradient_accumulation)
     parts = [chosen for chosen in torch.split(share, size) if len(chosen)]  # none if there are more ranks
     mine = []
-    with closing(training.feed((split, chosen.tolist(), epoch) for chosen in parts)) as fed:
+    requests = ((split, chosen.tolist(), epoch) for chosen in parts)
+    with closing(training.feed(requests)) as fed, _library(training) as library:
         for chosen, batch in zip(parts, fed, strict=True):
             predictions = workload.predict(model, to_device(batch, session.device))
             sums[:-1] += workload.score(predictions)
             sums[-1] += len(chosen)
+            if library is not None:
+                predicted, true = workload.classes(predictions)
+                library.add_batch(predictions=predicted, references=true)
             if gathers and (session.rank == 0 or not alone):
                 mine.append(_arrays(predictions))
+        if library is not None and parts:  # it refuses to count nothing
+            sums[workload.SUMS.index(CORRECT)] = library.compute(normalize=False)["accuracy"]
     *totals, count = (sums if alone else sum_over_ranks(session, sums)).tolist()
     if count != samples:
         raise RuntimeError(f"The ranks evaluated {count:.0f} samples together, but there are {samples}.")
@@ -63,6 +79,30 @@ def evaluate(training: Training, split: str, epoch: int, *, keep: bool) -> dict[
     if gathers:
         metrics |= _together(training, split, mine, keep)
     return {f"{split}_{name}": value for name, value in metrics.items()}
+
+
+@contextmanager
+def _library(training: Training) -> Iterator[Accuracy | None]:
+    """The library's metric if it is to count; its files are in the run's folder until the end.
+
+    Each rank has one of its own, for what it evaluates, and the counts are summed like all else. With
+    `num_process` rank 0 would compute alone, from files that the others leave on shared storage. They find
+    one another there by locks, wait in vain for a rank without samples, and fail after 100 s.
+    """
+    workload = training.workload
+    if workload.conditions.scoring == "direct":
+        yield None
+        return
+    from training.metrics.library import Accuracy  # which no other run needs
+
+    if CORRECT not in workload.SUMS:
+        raise WorkloadError(
+            f"The class {type(workload).__name__} has no sum '{CORRECT}' in its SUMS, which "
+            "scoring: evaluate counts; add it, or leave that out."
+        )
+    # If the evaluation fails, its open files can't all be removed over NFS; that is not what it failed from.
+    with TemporaryDirectory(prefix="evaluate-", dir=workload.run, ignore_cleanup_errors=True) as folder:
+        yield Accuracy(cache_dir=folder)
 
 
 def _together(training: Training, split: str, mine: list[Arrays], keep: bool) -> dict[str, float]:

@@ -126,6 +126,8 @@ def run_rank(
 
             # So that all it imports is imported before any timer of training starts.
             workload_class(spec.work)
+            if spec.conditions.scoring == "evaluate":
+                import training.metrics.library  # noqa: F401
         peers = PeerMonitor(lambda gone: _give_up(out, gone))
         run(Assignment(spec, data, out, lambda: begin(spec, out, stop), peers, started))
     except Yielded as yielded:

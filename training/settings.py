@@ -71,6 +71,11 @@ class DataSettings(Settings):
         return False
 
     @property
+    def has_classes(self) -> bool:
+        """Whether each sample has one class, so that another library can count those that are right."""
+        return False
+
+    @property
     def tokens_per_sample(self) -> int | None:
         """Tokens that the model computes for each sample, padding included; None if it takes no tokens."""
         return None

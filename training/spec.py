@@ -203,6 +203,7 @@ CONDITIONS_OF_THE_LOOP: Final = (
     "reporting",
     "printed_lines",
     "evaluation",
+    "scoring",
     "loader_workers",
     "loader_start",
     "save",
@@ -214,7 +215,7 @@ CONDITIONS_OF_THE_LOOP: Final = (
 """Conditions that only this package's loop heeds."""
 
 
-OF_A_MODEL: Final = ("save", "metrics", "predictions", "bits")
+OF_A_MODEL: Final = ("save", "metrics", "predictions", "scoring", "bits")
 """Conditions that mean nothing where no model is trained."""
 
 
@@ -231,6 +232,7 @@ class Conditions(Settings):
         "printed_lines": 0,
         "repetition": 1,
         "evaluation": "sharded",
+        "scoring": "direct",
         "runtime": "stack",
         "launcher": "stack",
         "startup_hook": "none",
@@ -269,6 +271,9 @@ class Conditions(Settings):
     # Of validation. sharded: each rank evaluates its share; replicated: each evaluates everything, as scripts
     # often do; none: it is left out.
     evaluation: Literal["sharded", "replicated", "none"] = "sharded"
+    # Who counts the samples that are right. direct: the loop's own sums; evaluate: Hugging Face's library of
+    # that name, as in people's scripts. Both give equal figures.
+    scoring: Literal["direct", "evaluate"] = "direct"
     runtime: Literal["stack", "native"] = "stack"  # the stack's own way, or processes on the host
     launcher: Literal["stack", "none"] = "stack"  # the stack's own, or ranks started directly
     # install: a script of the stack's installs libraries anew in each container, before the ranks start.
@@ -316,6 +321,7 @@ class Conditions(Settings):
         if self.evaluation == "none":
             asked = [name for name in ("metrics", "predictions") if getattr(self, name)]
             asked += ["save: best"] if self.save == "best" else []
+            asked += ["scoring: evaluate"] if self.scoring == "evaluate" else []
             if asked:
                 raise ValueError(
                     f"evaluation: none has nothing for {' and '.join(asked)}; leave out one or the other"
@@ -356,6 +362,11 @@ class RunSpec(Settings):
                         f"conditions.{name} is of a model, and a simulated accelerator (simulated_step_ms) "
                         "trains none; leave it out"
                     )
+        if self.conditions.scoring == "evaluate" and not self.work.data.has_classes:
+            raise ValueError(
+                "conditions.scoring: evaluate counts samples whose predicted class is the true one, and "
+                f"those of these data of {self.work.workload} don't have one class each; leave it out"
+            )
         trace, steps = self.conditions.trace, self.work.steps
         if trace is not None and trace.last > steps:
             raise ValueError(

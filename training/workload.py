@@ -90,6 +90,13 @@ class Workload(ABC):
             samples: their number.
         """
 
+    def classes(self, predictions: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        """The class that is predicted of each sample of a batch, and the true one: int64 [samples] each.
+
+        `SUMS` then has `correct`, the number of samples where they are equal.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no classes, but its settings say so")
+
     def further_metrics(
         self, predictions: Mapping[str, np.ndarray[Any, Any]], names: Sequence[str]
     ) -> dict[str, float]:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from pyarrow import parquet
+from pydantic import ValidationError
 
 from tests.conformance.lines import difference
 from tests.conformance.workbench import LITTLE, Workbench, checkpoints_of, result
@@ -265,6 +266,18 @@ def test_what_is_asked_of_predictions_changes_nothing(
         assert table.num_columns > 1, "predict says something of each sample"
         last = result(kept)["epochs"][-1]
         assert {f"{split}_{name}" for name in names} <= set(last), "all further_metrics can be computed"
+
+
+def test_another_library_counts_the_same_or_is_refused(workbench: Workbench, whole: dict[int, Path]) -> None:
+    if not workbench.asked.data.has_classes:
+        with pytest.raises(ValidationError, match="don't have one class each"):
+            workbench.specification(2, scoring="evaluate")
+        return
+    scored = workbench.run("scored", workbench.specification(2, scoring="evaluate"))
+    assert result(scored)["weights_digest"] == result(whole[2])["weights_digest"]
+    assert _without_seconds(result(scored)) == _without_seconds(result(whole[2])), (
+        "the classes that are equal are not as many as its sum of correct samples"
+    )
 
 
 @pytest.mark.parametrize(("ranks", "missing"), [(1, 2), (2, 1), (2, 2)])

@@ -121,6 +121,7 @@ def test_every_stack_has_the_portable_kernels_and_the_shared_data_that_a_run_ask
     testbed: Testbed,
 ) -> None:
     further: dict[str, Any] = {"bits": "portable", "allocator": "stock", "printed_lines": 2}
+    further |= {"scoring": "evaluate"}
     further |= {"loader_workers": 1, "loader_start": "spawn"}  # of another main program on each stack
     further |= {"data_place": "shared"}
     made = on_every_stack(testbed, "portable", train=TRAIN + 40, **further)  # no other matrix has these data

@@ -51,6 +51,7 @@ def test_every_condition_gives_the_same_weights_on_real_reviews(
         ("slow", Conditions(tokenizing="in_loop", fast_tokenizer=False)),
         ("threads", Conditions(tokenizing="in_loop", tokenizer_threads="all")),
         ("stock", Conditions(allocator="stock", printed_lines=3)),
+        ("evaluate", Conditions(scoring="evaluate")),
     ):
         out, statuses = run(usual.model_copy(update={"conditions": conditions}), prepared.path)
         assert statuses == [0] * workers

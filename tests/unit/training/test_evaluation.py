@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +22,7 @@ from experiments.records.record import Epoch
 from tests.unit.training.training_helpers import Run, events, load, run_on
 from training import evaluation
 from training.data.prepare import Place, Prepared, prepare
-from training.errors import DataError
+from training.errors import DataError, WorkloadError
 from training.evaluation import evaluate
 from training.metrics.of_predictions import of_classes, of_label_sets, of_numbers
 from training.registry import Outside, register
@@ -139,11 +142,143 @@ def test_without_evaluation_the_weights_are_the_same_and_only_the_test_split_is_
 
 
 @pytest.mark.parametrize(
-    "asked", [{"metrics": ["f1"]}, {"predictions": True}, {"save": "best"}], ids=lambda each: next(iter(each))
+    "asked",
+    [{"metrics": ["f1"]}, {"predictions": True}, {"save": "best"}, {"scoring": "evaluate"}],
+    ids=lambda each: next(iter(each)),
 )
 def test_what_needs_an_evaluation_is_refused_without_one(asked: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match=r"evaluation: none has nothing for .*; leave out one or the"):
         Conditions.model_validate({"evaluation": "none", **asked})
+
+
+def test_the_library_evaluate_counts_the_same_and_leaves_the_weights_and_the_home_alone(
+    asked: DataSpec, prepared: Prepared, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evaluate import config
+
+    import training.metrics.library  # noqa: F401  # once, before the ranks are forked
+
+    home = tmp_path / "home"
+    monkeypatch.setattr(config, "HF_METRICS_CACHE", home)
+    plain, found = run_on(asked, prepared, **WORK), {}
+    for conditions in ({"evaluation": each} for each in ("sharded", "replicated")):
+        for scoring in ("direct", "evaluate"):
+            out, statuses = run(under(plain, conditions | {"scoring": scoring}), prepared.path)
+            assert statuses == [0, 0]
+            assert not list(out.glob("evaluate*")) and not home.exists()
+            found[conditions["evaluation"], scoring] = load(out / "result.json")
+    assert len({result["weights_digest"] for result in found.values()}) == 1
+    for how in ("sharded", "replicated"):
+        direct, scored = (
+            [
+                {name: each for name, each in epoch.items() if name.startswith(("validation_", "test_"))}
+                for epoch in found[how, scoring]["epochs"]
+            ]
+            for scoring in ("direct", "evaluate")
+        )
+        assert direct == scored  # to the last bit, the loss too
+        assert 0 < direct[-1]["validation_correct"] < DATA["validation"] and "test_correct" in direct[-1]
+
+
+def test_no_other_run_imports_the_library() -> None:
+    code = (
+        "import sys, training.rank, training.job; "
+        "from training.registry import load_for; "
+        "[load_for(name, None, 'workload') for name in ('text-classification', 'image-classification')]; "
+        "print('evaluate' in sys.modules)"
+    )
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(
+        command, cwd=POINTS.parents[4], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "False"
+
+
+def a_rank(run: Path, world_size: int, conditions: Conditions, sums: tuple[str, ...] = ("correct",)) -> Any:
+    """Rank 1 of some in an evaluation of 11 samples, each of class 1, of which the even ones look like it."""
+
+    def feed(requests: Iterator[tuple[str, list[int], int]]) -> Iterator[Batch]:
+        for _, chosen, _ in requests:
+            if conditions.scoring == "evaluate" and fed:
+                # What was added before is on disk, in the run's folder.
+                assert list(run.glob("evaluate-*/accuracy/default/*.arrow"))
+            fed.extend(chosen)
+            yield {"number": torch.tensor(chosen)}
+
+    fed: list[int] = []
+    workload = SimpleNamespace(
+        SUMS=sums,
+        conditions=conditions,
+        run=run,
+        predict=lambda _, batch: batch,
+        score=lambda predictions: torch.full((1,), 100.0 * len(predictions["number"])),
+        classes=lambda predictions: (1 - predictions["number"] % 2, torch.ones_like(predictions["number"])),
+        metrics=lambda sums, samples: {"accuracy": sums["correct"] / samples},
+    )
+    work = SimpleNamespace(
+        data=SimpleNamespace(splits={"validation": 11}), batch_per_worker=2, gradient_accumulation=1
+    )
+    session = SimpleNamespace(rank=1, world_size=world_size, device=torch.device("cpu"))
+    return SimpleNamespace(
+        session=session, workload=workload, model=torch.nn.Identity(), work=work, feed=feed, fed=fed
+    )
+
+
+@pytest.mark.parametrize(
+    ("how", "ranks", "own", "correct"),
+    # Whatever the sums of the workload say; the others' are 4 more.
+    [("sharded", 2, [6, 7, 8, 9, 10], 3 + 4), ("replicated", 2, list(range(11)), 6)],
+)
+def test_a_rank_has_the_library_count_what_it_evaluates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Any, ranks: int, own: list[int], correct: int
+) -> None:
+    training = a_rank(tmp_path, ranks, Conditions(evaluation=how, scoring="evaluate"))
+    others = torch.tensor([4.0, 6.0], dtype=torch.float64)
+    monkeypatch.setattr(evaluation, "sum_over_ranks", lambda _, sums: sums + others)
+    found = evaluate(training, "validation", 1, keep=False)
+    assert training.fed == own
+    assert found == {"validation_accuracy": correct / 11, "validation_count": 11}
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_rank_without_samples_counts_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    training = a_rank(tmp_path, 2, Conditions(scoring="evaluate"))
+    monkeypatch.setattr(evaluation, "rank_share", lambda samples, *_: samples[:0])
+    others = torch.tensor([5.0, 11.0], dtype=torch.float64)
+    monkeypatch.setattr(evaluation, "sum_over_ranks", lambda _, sums: sums + others)
+    found = evaluate(training, "validation", 1, keep=False)
+    assert found == {"validation_accuracy": 5 / 11, "validation_count": 11} and not training.fed
+
+
+def test_a_workload_without_the_sum_that_the_library_counts_is_named(tmp_path: Path) -> None:
+    training = a_rank(tmp_path, 2, Conditions(scoring="evaluate"), sums=("loss",))
+    with pytest.raises(WorkloadError, match=r"has no sum 'correct' in its SUMS, .*; add it, or leave that"):
+        evaluate(training, "validation", 1, keep=False)
+
+
+def test_the_library_is_refused_where_samples_have_no_classes(prepared: Prepared) -> None:
+    texts = {"source": "files", "train_file": "a.csv", "train": 10, "validation": 5, "seed": 1}
+    texts |= {"max_length": 8}
+    cases: tuple[tuple[dict[str, Any], str | None], ...] = (
+        ({"data": texts}, None),
+        ({"data": texts | {"problem_type": "regression"}}, "text-classification"),
+        (
+            {"data": texts | {"problem_type": "multi_label_classification", "classes": ["a", "b"]}},
+            "text-classification",
+        ),
+        ({"workload": "image-classification", "data": DATA | {"size": 8}}, None),
+        ({"workload": "causal-lm", "data": DATA | {"block": 16}}, "causal-lm"),
+        ({"workload": "unheard-of", "workload_digest": "0" * 64, "data": DATA}, None),
+    )
+    for about, refused in cases:
+        work = {"data_digest": prepared.digest, "workers": 1, "epochs": 1, "seed": 1, "batch_per_worker": 4}
+        spec = {"stack": "test", "work": about | work, "conditions": {"scoring": "evaluate"}}
+        if refused is None:
+            RunSpec.model_validate(spec)
+            continue
+        with pytest.raises(ValidationError, match=rf"{refused} don't have one class each; leave it out"):
+            RunSpec.model_validate(spec)
 
 
 @pytest.mark.parametrize(("how", "own"), [("sharded", [6, 7, 8, 9, 10]), ("replicated", list(range(11)))])

@@ -29,6 +29,11 @@ class Data(PretrainedData):
     augmentation: Literal["none", "move", "move-mirror"] = "none"
 
     @property
+    def has_classes(self) -> bool:
+        """One for each image."""
+        return True
+
+    @property
     def metric(self) -> str:
         """The share of images that are classified correctly."""
         return "accuracy"

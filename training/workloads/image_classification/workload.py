@@ -79,9 +79,11 @@ class ImageClassification(Workload):
     def score(self, predictions: Batch) -> torch.Tensor:
         logits, labels = predictions["logits"], predictions["label"]
         loss = functional.cross_entropy(logits, labels, reduction="sum")
-        first = logits.topk(min(FIRST, logits.shape[1]), dim=1).indices
-        hits = first == labels[:, None]
+        hits = _likeliest(logits) == labels[:, None]
         return torch.stack([loss.double(), hits[:, 0].sum().double(), hits.sum().double()])
+
+    def classes(self, predictions: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        return _likeliest(predictions["logits"])[:, 0], predictions["label"]
 
     def metrics(self, sums: Mapping[str, float], samples: int) -> dict[str, float]:
         metrics: dict[str, float] = {
@@ -130,6 +132,11 @@ class ImageClassification(Workload):
         }
         text = json.dumps(preprocessing, indent=2)
         (folder / "preprocessor_config.json").write_text(text, encoding="utf-8")
+
+
+def _likeliest(logits: torch.Tensor) -> torch.Tensor:
+    """Numbers of the likeliest classes, the likeliest first: int64 [samples, at most FIRST]."""
+    return logits.topk(min(FIRST, logits.shape[1]), dim=1).indices
 
 
 def _logits(model: torch.nn.Module, batch: Batch) -> torch.Tensor:

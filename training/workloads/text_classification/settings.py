@@ -65,6 +65,11 @@ class Data(TextData):
         return self.pair_column is None and self.problem_type == "single_label_classification"
 
     @property
+    def has_classes(self) -> bool:
+        """Neither sets of labels nor numbers."""
+        return self.problem_type == "single_label_classification"
+
+    @property
     def metric(self) -> str:
         """The share of texts that are classified correctly, or the mean squared error of a number."""
         return "loss" if self.problem_type == "regression" else "accuracy"

@@ -65,6 +65,9 @@ class TextClassification(Workload):
     def score(self, predictions: Batch) -> torch.Tensor:
         return torch.stack([each.double() for each in self._problem.score(predictions)])
 
+    def classes(self, predictions: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        return predictions["logits"].argmax(dim=1), predictions["label"]
+
     def metrics(self, sums: Mapping[str, float], samples: int) -> dict[str, float]:
         return self._problem.metrics(sums, samples)
 

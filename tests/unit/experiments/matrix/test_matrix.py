@@ -148,7 +148,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("why", 100),
         ("why-simulated", 125),
         ("startup-hook", 15),
-        ("launch", 155),
+        ("launch", 170),
         ("null-step", 100),
         ("threads", 65),
         ("fingerprint", 110),

@@ -24,6 +24,11 @@ class Data(DataSettings):
         return "accuracy"
 
     @property
+    def has_classes(self) -> bool:
+        """Inside and outside."""
+        return True
+
+    @property
     def further_metrics(self) -> tuple[str, ...]:
         """Those of two classes."""
         return OF_TWO_CLASSES

@@ -56,6 +56,9 @@ class Points(Workload):
         loss = functional.cross_entropy(answers, inside, reduction="sum")
         return torch.stack([loss, (answers.argmax(dim=1) == inside).sum()])
 
+    def classes(self, predictions: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        return predictions["answers"].argmax(dim=1), predictions["inside"]
+
     def further_metrics(
         self, predictions: Mapping[str, np.ndarray[Any, Any]], names: Sequence[str]
     ) -> dict[str, float]:
