@@ -5,6 +5,7 @@ MATRIX ?= quick
 VARIANT ?=
 STACK ?=
 ARGS ?=
+LIBRARIES ?=
 ONLY ?=
 TESTBED_KIND ?= container
 export ANSIBLE_CONFIG := $(CURDIR)/ansible.cfg
@@ -116,8 +117,8 @@ gpu-check: ## run what needs a GPU on this machine's own (without one, says so a
 lint: ## lint everything
 	@$(call in,test) tests/lint
 
-lock: ## write the locks of VARIANT=cpu (if not given), cu126 or cu130 again; ADD=library adds one to those of every variant, and leaves all other pins alone
-	@$(call in,controller) python roles/python_env/files/locks/make-locks $(VARIANT) $(foreach each,$(ADD),--add "$(each)") $(ARGS)
+lock: ## write the locks of VARIANT=cpu (if not given), cu126 or cu130 again; ADD=library adds one to those of every variant, and leaves all other pins alone; LIBRARIES=newest writes the inventory's locks of today's newest libraries
+	@$(call in,controller) python roles/python_env/files/locks/make-locks $(VARIANT) $(if $(LIBRARIES),--libraries "$(LIBRARIES)") $(foreach each,$(ADD),--add "$(each)") $(ARGS)
 
 clean: ## remove the testbed, all virtual machines, caches and trainbed's virtual environments on this machine
 	@$(call in,controller) ansible-playbook playbooks/testbed_down.yml -e testbed_down_caches=true $(ARGS)

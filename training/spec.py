@@ -237,6 +237,7 @@ class Conditions(Settings):
         "launcher": "stack",
         "startup_hook": "none",
         "python_workers": "fresh",
+        "libraries": "locked",
         "rank_environment": {},
         "slow_worker": None,
         "rank_0": "any",
@@ -280,6 +281,8 @@ class Conditions(Settings):
     startup_hook: Literal["none", "install"] = "none"
     # Of a stack whose tasks run in Python processes: a new one for each task, or one that stays for the next.
     python_workers: Literal["fresh", "reused"] = "fresh"
+    # newest: from an environment beside the locked one, whose lock has the newest of the day it was resolved.
+    libraries: Literal["locked", "newest"] = "locked"
     # Processes of torch's DataLoader that make each rank's batches; 0 = a DataLoader without any, None = no
     # DataLoader. All give equal batches.
     loader_workers: int | None = Field(default=None, ge=0, le=64)

@@ -15,7 +15,7 @@ from experiments.util.errors import UserError
 
 Unlike = Literal["work", "side by side"]
 Unproven = Literal["no digest", "other arithmetic"]
-"""A run has no digest of its weights, or the runs had other threads, or processors of another kind."""
+"""A run has no digest of its weights, or the runs had other threads, libraries or processors."""
 
 Gap = Literal["cell of A", "cell of B", "runs of A", "runs of B", "runs of both", "times", "seeds"]
 

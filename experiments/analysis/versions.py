@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from experiments.analysis.figures import Figures
-from experiments.records.record import Rank
+from experiments.cluster.environment import LOCKED
+from experiments.records.record import Rank, Record
 
 UNREAD: Final = "trouble"  # what a census's group has in its place if it can't be read
 
@@ -26,22 +27,37 @@ class Versions:
         return len(found) < len(self.stacks) or len({each for had in found.values() for each in had}) > 1
 
 
-def versions(figures: Figures) -> Versions:
-    """The versions by library and stack, from the ranks of all runs that count."""
+def versions(figures: Figures, libraries: str | None = None) -> Versions:
+    """The versions by library and stack, from the ranks of all runs that count.
+
+    Args:
+        figures: of a campaign.
+        libraries: only of runs with this value of the condition; None = of all, and those of other than the
+            locked ones are named with it, as `stack newest`.
+    """
     found: dict[str, dict[str, list[str]]] = {}
     named: dict[str, None] = {}
     of_all = True
+    stacks: dict[str, None] = {}
     for record in figures.counting:
+        if libraries not in (None, record.specification.conditions.libraries):
+            continue
+        stack = _named(record, libraries)
+        stacks[stack] = None
         for rank in record.ranks:
             packages = _packages(rank)
             of_all = of_all and bool(packages)
             named |= dict.fromkeys(rank.versions)
             # torch's own word, with its build, before that of the package.
             for library, version in (packages | rank.versions).items():
-                had = found.setdefault(library, {}).setdefault(record.specification.stack, [])
+                had = found.setdefault(library, {}).setdefault(stack, [])
                 had += [version] if version not in had else []
-    stacks = list(dict.fromkeys(record.specification.stack for record in figures.counting))
-    return Versions(stacks, dict(sorted(found.items())), list(named), of_all)
+    return Versions(list(stacks), dict(sorted(found.items())), list(named), of_all)
+
+
+def _named(record: Record, libraries: str | None) -> str:
+    stack, had = record.specification.stack, record.specification.conditions.libraries
+    return stack if libraries == had or had == LOCKED else f"{stack} {had}"
 
 
 def _packages(rank: Rank) -> dict[str, str]:

@@ -55,8 +55,7 @@ def _candidates(
     for other in others:
         if other.folder == campaign.folder:
             continue
-        stack = run.specification.stack
-        if not other.file.identity.launches_alike(campaign.file.identity, stack):
+        if not other.file.identity.launches_alike(campaign.file.identity, run.specification):
             continue
         if (found := other.counting_attempt(run.run_id)) is not None:
             yield other, found

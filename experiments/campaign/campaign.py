@@ -20,7 +20,7 @@ from experiments.campaign.script_files import script_files
 from experiments.campaign.sequential import SequentialRule
 from experiments.campaign.stacks import setup_files
 from experiments.cluster.description import Cluster, PreparedCluster
-from experiments.cluster.environment import Environment
+from experiments.cluster.environment import NEWEST, Environment
 from experiments.cluster.provenance import Git
 from experiments.matrix.ladders import Ladder
 from experiments.matrix.model import Matrix
@@ -213,7 +213,7 @@ def environment_of(cluster: Cluster, git: Git) -> Environment:
         workers=cluster.workers,
         environment_digest=cluster.environment_digest,
         environments={
-            stack: cluster.environments[stack] for stack in cluster.stacks if stack in cluster.environments
+            name: digest for name, digest in cluster.environments.items() if name in (*cluster.stacks, NEWEST)
         },
         lock=cluster.lock,
         image=cluster.image,

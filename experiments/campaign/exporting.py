@@ -230,7 +230,7 @@ def _complete_note(found: Found, draft: Path) -> dict[str, Any]:
             f"The run's folder on the cluster holds another run, {note['run_id']}: nothing was exported."
         )
     note |= found.identity
-    note["environment_digest"] = found.record.environment.digest_for(found.record.specification.stack)
+    note["environment_digest"] = found.record.environment.digest_for(found.record.specification)
     note["exported_with_environment_digest"] = (draft / DIGEST).read_text(encoding="utf-8").strip()
     note["files"] = _digests(model)
     write_whole(model / NOTE, json_text(note))

@@ -11,10 +11,12 @@ from pydantic import Field
 from experiments.campaign.code_archive import launching_digest
 from experiments.campaign.plan import PlannedRun
 from experiments.cluster.description import PreparedCluster
+from experiments.cluster.environment import beside
 from experiments.matrix.model import Matrix
 from experiments.util.errors import UserError
 from experiments.util.models import FrozenModel
 from training.settings import Sha256
+from training.spec import RunSpec
 
 
 class Identity(FrozenModel):
@@ -36,7 +38,9 @@ class Identity(FrozenModel):
     # Digest of each node's machine id, where known: nodes of two labs may have the same names.
     machines: dict[str, str] = Field(default_factory=dict)
     standins: list[str] = Field(default_factory=list)  # for which of its stacks one is run
-    environments: dict[str, str] = Field(default_factory=dict)  # its stacks' own, for those that have one
+    environments: dict[str, str] = Field(
+        default_factory=dict
+    )  # those beside it that its runs are in, by name
 
     def differences(self, other: Identity) -> list[str]:
         """What is different in `other`, in words."""
@@ -45,7 +49,7 @@ class Identity(FrozenModel):
             "code": "the training code",
             "launching": "how runs are launched",
             "environment": "the environment",
-            "environments": "an environment of a stack's own",
+            "environments": "an environment beside the cluster's",
             "image": "the image",
             "dataset": "the data set",
             "datasets": "the data sets",
@@ -67,8 +71,9 @@ class Identity(FrozenModel):
             changed = [name for name in changed if name != "runs"]
         return [words[name] for name in changed]
 
-    def launches_alike(self, other: Identity, stack: str) -> bool:
-        """Whether a run of `stack` with the same specification would be the same run in `other`."""
+    def launches_alike(self, other: Identity, specification: RunSpec) -> bool:
+        """Whether a run of this specification would be the same run in `other`."""
+        stack, own = specification.stack, beside(specification)
         same = ("code", "environment", "image", "hardware", "workers", "stacks")
         if any(getattr(self, name) != getattr(other, name) for name in same):
             return False
@@ -76,7 +81,7 @@ class Identity(FrozenModel):
             return False
         if (stack in self.standins) != (stack in other.standins):
             return False
-        if self.environments.get(stack) != other.environments.get(stack):
+        if self.environments.get(own) != other.environments.get(own):
             return False
         if self.settings.get(stack) != other.settings.get(stack):
             return False
@@ -108,6 +113,7 @@ def identity_of(
 ) -> Identity:
     """The identity of a campaign of `matrix`, with the repository and the cluster as they are now."""
     cluster, datasets = prepared.cluster, [dataset.digest for dataset in prepared.datasets]
+    environments = {beside(run.specification) for run in plan} & cluster.environments.keys()
     return Identity(
         matrix=matrix.content(),
         code=code_digest,
@@ -124,9 +130,7 @@ def identity_of(
         launching_of={stack: launching_digest(root, [stack]) for stack in matrix.stacks},
         datasets=datasets if len(datasets) > 1 else [],
         standins=[stack for stack in matrix.stacks if stack in cluster.standins],
-        environments={
-            stack: cluster.environments[stack] for stack in matrix.stacks if stack in cluster.environments
-        },
+        environments={name: cluster.environments[name] for name in sorted(environments)},
     )
 
 

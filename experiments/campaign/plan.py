@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from experiments.cluster.abilities import why_no_conditions, why_not_some_slots
 from experiments.cluster.description import Cluster
+from experiments.cluster.environment import NEWEST
 from experiments.cluster.placement import given_nodes, why_no_rank_0
 from experiments.cluster.room import differences, why_no_room, why_no_slow_worker
 from experiments.matrix.model import Matrix
@@ -228,6 +229,11 @@ def why_not(specification: RunSpec, cluster: Cluster) -> str | None:
             )
     reasons += why_no_room(specification, cluster) + why_no_slow_worker(specification, cluster)
     reasons += why_no_rank_0(specification, cluster)
+    if conditions.libraries == "newest" and NEWEST not in cluster.environments:
+        reasons.append(
+            "the nodes have no environment with the newest libraries, or not all the same one; set "
+            "environment_newest: true in the inventory, and run make provision for all nodes"
+        )
     if conditions.launcher == "none" and work.slots_per_worker > 1:
         reasons.append(
             f"without a launcher a worker has one rank, and it takes {work.slots_per_worker} slots on each"

@@ -15,10 +15,11 @@ from training.spec import Conditions, Work, explain
 DECLARED: Final = "meta/conditions.yml"
 UNDECLARED: Final = "its role does not say that it can"
 #: Conditions that a stack must support.
-OF_THE_STACK: Final = ("runtime", "launcher", "startup_hook", "tokenizing", "python_workers")
+OF_THE_STACK: Final = ("runtime", "launcher", "startup_hook", "tokenizing", "python_workers", "libraries")
 SLOTS: Final = "slots_per_worker"  # `some`: a run may leave slots of its workers to others
 OF_TRAINING: Final = {"tokenizing": "in_loop"}  # what training does itself, on any stack
 PLACEMENT: Final = "placement"  # `given`: ranks go to the workers that the plan takes, in their order
+CONTAINERS: Final = "containers"  # `newest`: the stack's own containers can have the newest libraries
 PSEUDO_GPUS: Final = "pseudo_gpus"  # `fewer`: a worker may declare fewer GPUs than a run takes slots on it
 
 
@@ -45,6 +46,10 @@ def why_no_conditions(stack: str, conditions: Conditions, roles: Path | None = N
         found = declared.get(name, {}).get(value, UNDECLARED)
         if found is not True:
             reasons.append(f"{stack} can't have {name} {value}: {found.rstrip('.')}")
+    inside = declared.get(CONTAINERS, {}).get(conditions.libraries, True)
+    if conditions.runtime == usual.runtime and inside is not True:
+        where = f"{stack} can't have libraries {conditions.libraries} in its containers"
+        reasons.append(f"{where}: {inside.rstrip('.')}")
     return reasons
 
 

@@ -25,7 +25,7 @@ class Cluster(BaseModel):
     nodes: dict[str, Node]
     workers: list[str]
     environment_digest: str
-    environments: dict[str, str] = Field(default_factory=dict)  # digests of stacks' own, by stack
+    environments: dict[str, str] = Field(default_factory=dict)  # digests of those beside it, by name
     lock: str  # the locked variant of the environment
     image: Image
     link: Link

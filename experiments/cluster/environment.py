@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from pydantic import Field
 
 from experiments.cluster.provenance import Git
 from experiments.util.models import FiniteModel
+from training.spec import RunSpec
+
+LOCKED: Final = "locked"  # the condition libraries of runs in the cluster's environment
+NEWEST: Final = "newest"
+"""The environment of runs with `libraries: newest`, by the name of the link to it."""
 
 
 class Gpu(FiniteModel):
@@ -64,7 +71,8 @@ class Environment(FiniteModel):
     nodes: dict[str, Node]
     workers: list[str]
     environment_digest: str
-    environments: dict[str, str] = Field(default_factory=dict)  # digests of stacks' own, by stack
+    # Digests of those beside it: stacks' own, by stack, and NEWEST.
+    environments: dict[str, str] = Field(default_factory=dict)
     lock: str
     image: Image
     link: Link
@@ -74,6 +82,11 @@ class Environment(FiniteModel):
     versions: dict[str, str]
     git: Git  # of the controller's checkout
 
-    def digest_for(self, stack: str) -> str:
-        """Digest of the environment that a stack's ranks run in: its own, or else the cluster's."""
-        return self.environments.get(stack, self.environment_digest)
+    def digest_for(self, specification: RunSpec) -> str:
+        """Digest of the environment that a run's ranks are in: one beside the cluster's, or else that one."""
+        return self.environments.get(beside(specification), self.environment_digest)
+
+
+def beside(specification: RunSpec) -> str:
+    """By which name a run's environment is known, where it is one beside the cluster's."""
+    return NEWEST if specification.conditions.libraries == "newest" else specification.stack

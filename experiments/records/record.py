@@ -68,11 +68,12 @@ TEST: Final = "test_"
 
 @dataclass(frozen=True)
 class Arithmetic:
-    """What decides the last bits of equal work, given equal libraries."""
+    """What decides the last bits of equal work."""
 
     threads: int
     device: str
     bits: str
+    libraries: str
     # Of each rank, in rank order, as far as known; none where the run's kernels are portable.
     processors: tuple[str | None, ...]
 
@@ -314,7 +315,7 @@ class Record(FiniteModel):
         """What its last bits depend on: equal work can end with equal bits where this is equal."""
         given = self.specification.conditions
         processors = () if given.bits == "portable" else self.processors
-        return Arithmetic(given.threads, given.device, given.bits, processors)
+        return Arithmetic(given.threads, given.device, given.bits, given.libraries, processors)
 
     @property
     def among_users(self) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from experiments.cluster.environment import NEWEST, beside
 from experiments.records.observation import Request
 from experiments.records.outputs import RankFile, ResultFile
 from experiments.records.record import Launch, Prepared
@@ -136,13 +137,13 @@ def _rank_faults(request: Request, rank: RankFile) -> list[str]:
         faults.append(
             f"Rank {rank.rank} saw {rank.world_size} ranks instead of {specification.work.world_size}."
         )
-    expected = request.environment.digest_for(specification.stack)
+    expected, name = request.environment.digest_for(specification), beside(specification)
     if rank.environment_digest != expected:
         seen = rank.environment_digest[:12] if rank.environment_digest else "none that it knew of"
-        own = specification.stack in request.environment.environments
+        whose = "the cluster's" if name not in request.environment.environments else "its stack's"
         faults.append(
             f"Rank {rank.rank} on {rank.host} ran in another environment ({seen}) than "
-            f"{'its stack' if own else 'the cluster'}'s ({expected[:12]})."
+            f"{whose if name != NEWEST else 'that of the newest libraries'} ({expected[:12]})."
         )
     if rank.threads != specification.conditions.threads:
         faults.append(

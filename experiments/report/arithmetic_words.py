@@ -25,7 +25,7 @@ def together(found: Iterable[Apart]) -> Apart:
 
 def apart_text(apart: Apart) -> str:
     """`1 thread (A) and 2 threads (B); Intel Xeon (A) and AMD EPYC (B)`: what sides differ in, by name."""
-    asked: list[Callable[[Arithmetic], str]] = [_threads, _device, _bits, _processors]
+    asked: list[Callable[[Arithmetic], str]] = [_threads, _device, _bits, _libraries, _processors]
     parts = []
     for text in asked:
         said = {side: list(dict.fromkeys(text(each) for each in found)) for side, found in apart.items()}
@@ -49,6 +49,10 @@ def _device(each: Arithmetic) -> str:
 
 def _bits(each: Arithmetic) -> str:
     return f"bits {each.bits}"
+
+
+def _libraries(each: Arithmetic) -> str:
+    return f"{each.libraries} libraries"
 
 
 def _processors(each: Arithmetic) -> str:

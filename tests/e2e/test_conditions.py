@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from typing import Any
 
 import pytest
@@ -155,6 +157,61 @@ def test_a_simulated_accelerator_takes_its_time_on_every_stack(testbed: Testbed)
         assert record["epochs"][-1]["validation_count"] == VALIDATION
         assert record["epochs"][-1]["validation_accuracy"] is None
     assert "Nothing was trained: a simulated accelerator" in report_of(testbed, "simulated")
+
+
+def test_runs_with_newer_libraries_are_in_an_environment_that_comes_and_goes(testbed: Testbed) -> None:
+    asked, link = "ARGS=-e environment_newest=true", "/opt/trainbed/env/newest"
+    matrix = testbed.root / "newest.yml"
+    axes: dict[str, list[Any]] = {"stack": ["ddp"], "runtime": ["native"], "libraries": ["locked", "newest"]}
+    axes |= {"workers": [2], "epochs": [1], "seed": [1]}
+    rows: list[dict[str, Any]] = [
+        {name: values[0] for name, values in axes.items()} | {"stack": "spark", "runtime": "stack"}
+    ]
+    rows[0]["libraries"] = axes["libraries"]
+    text = SMALL[: SMALL.index("axes:")].replace("name: small", "name: newest")
+    order = {"arrangement": "written", "warm_ups": False}
+    for name, value in (("axes", axes), ("rows", rows), ("order", order)):
+        text += f"{name}: {json.dumps(value)}\n"
+    matrix.write_text(text, encoding="utf-8")
+
+    refused = testbed.make("provision", asked, check=False)
+    assert refused.code != 0 and not refused.changed()
+    assert "write it with 'make lock LIBRARIES=newest VARIANT=" in re.sub(r"\s+", " ", refused.output)
+    found = testbed.node("master", "cat /opt/trainbed/env/current/LOCK").output.split()[0]
+    variant, _, python = found.partition("-py")
+    locks = testbed.root / "inventory/testbed/locks"
+    try:
+        testbed.make("lock", "LIBRARIES=newest", f"VARIANT={variant}", f"ARGS=--python {python}")
+        (lock,) = locks.glob("newest/*.txt")
+        assert lock.read_text(encoding="utf-8").startswith("# Resolved on ") and lock.stem == found
+        planned = re.sub(r"[\s│|]+", " ", testbed.make("plan", f"MATRIX={matrix}").output)
+        assert "The nodes have no environment with the newest libraries" in planned
+        assert testbed.make("provision", f"{asked} --check").changed() == set(NODES)
+        assert testbed.make("provision", asked).changed() == set(NODES)
+        for again in (asked, f"{asked} --check"):
+            assert not testbed.make("provision", again).changed()
+        testbed.make("verify")
+        testbed.make("matrix", f"MATRIX={matrix}")
+        digests = {
+            place: testbed.node("worker1", f"cat /opt/trainbed/env/{place}/DIGEST").output.strip()
+            for place in ("current", "newest")
+        }
+        made = records(testbed, "newest")
+        assert len(made) == 4 and {record["status"] for record in made} == {"ok"}
+        for record in made:
+            libraries = record["specification"]["conditions"]["libraries"]
+            there = digests["newest" if libraries == "newest" else "current"]
+            assert {rank["environment_digest"] for rank in record["ranks"]} == {there}
+            assert record["environment"]["environments"]["newest"] == digests["newest"]
+        testbed.make("report", f"MATRIX={matrix}")
+        assert "with libraries: newest, digest " in report_of(testbed, "newest")
+        assert nothing_runs(testbed)
+    finally:
+        shutil.rmtree(locks, ignore_errors=True)
+        taken = testbed.make("provision")
+    assert taken.changed() == set(NODES) and not testbed.make("provision").changed()
+    for node in NODES:
+        testbed.node(node, f"test ! -e {link} && test -e /opt/trainbed/env/current/DIGEST")
 
 
 def key(record: dict[str, Any]) -> tuple[str, tuple[str, ...]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from testinfra.backend.base import CommandResult
 from testinfra.host import Host
@@ -49,6 +50,16 @@ def test_has_the_masters_environment_by_name(node: Host, name: str) -> None:
 @cluster.asks(content)
 def test_has_the_masters_environment_by_content(name: str) -> None:
     assert digest(name) == digest(cluster.master())
+
+
+def test_has_the_masters_newest_libraries_as_they_were_installed(node: Host, name: str) -> None:
+    """Only where the link is, since whoever provisions may ask for them beside the inventory."""
+    path = f"{Path(cluster.variables(name)['environment_path']).parent}/newest"
+    master = cluster.node(cluster.master())
+    assert node.file(path).exists == master.file(path).exists
+    if node.file(path).exists:
+        assert node.check_output("cat %s/DIGEST", path) == master.check_output("cat %s/DIGEST", path)
+        node.check_output("/opt/trainbed/environment-content %s --verify", path)
 
 
 @cluster.asks(content)

@@ -6,9 +6,9 @@ import json
 from collections.abc import Sequence
 
 from experiments.analysis.figures import Figures
-from experiments.analysis.versions import versions
+from experiments.analysis.versions import Versions, versions
 from experiments.campaign.campaign import CampaignFile
-from experiments.cluster.environment import Image
+from experiments.cluster.environment import LOCKED, NEWEST, Image
 from experiments.matrix.model import Order
 from experiments.report.data_words import data_words
 from experiments.report.formats import NOTHING, number
@@ -30,7 +30,7 @@ def common_facts(figures: Figures) -> list[tuple[str, str]]:
             if record.environment.link.measured_mbit is not None
         }
     )
-    found = versions(figures)
+    found = versions(figures, LOCKED)
     texts = environment.versions | version_texts(found, found.named)
     every = f"; of every library: {VERSIONS}" if found.libraries else ""
     variables = campaign.measured[0].specification.conditions.rank_environment
@@ -100,7 +100,26 @@ def _environment(figures: Figures) -> str:
     """`digest 0123456789ab, lock cpu-py3.11; of plain its own, digest ba9876543210`."""
     environment, own = figures.campaign.environment, figures.campaign.identity.environments
     usual = f"digest {environment.environment_digest[:12]}, lock {environment.lock}"
-    return "; ".join([usual, *(f"of {stack} its own, digest {digest[:12]}" for stack, digest in own.items())])
+    others = [
+        newest_text(figures, digest) if name == NEWEST else f"of {name} its own, digest {digest[:12]}"
+        for name, digest in own.items()
+    ]
+    return "; ".join([usual, *others])
+
+
+def newest_text(figures: Figures, digest: str) -> str:
+    """`with libraries: newest, digest 0123456789ab (numpy 2.5.0 for 2.4.6)`: those whose versions differ."""
+    usual, newest = (_texts(versions(figures, each)) for each in (LOCKED, NEWEST))
+    newer = [
+        f"{name} {version}" + (f" for {usual[name]}" if name in usual else "")
+        for name, version in newest.items()
+        if usual.get(name) != version
+    ]
+    return f"with libraries: newest, digest {digest[:12]}" + (f" ({', '.join(newer)})" if newer else "")
+
+
+def _texts(found: Versions) -> dict[str, str]:
+    return version_texts(found, list(found.libraries))
 
 
 def _image(image: Image) -> str:

@@ -44,8 +44,8 @@ def factors_table(found: Sequence[Recipes], doubt: str = "") -> Table:
             f"factor that costs every stack the same explains nothing of a ratio to {baseline}: that can be "
             "only what the stack adds by itself, with every factor at its first value, which no factor here "
             "explains, or what it pays more for a factor. In brackets are 95 % intervals that hold all at "
-            "once for one stack, number of workers and number of epochs (Bonferroni), and the last column goes "
-            "by them, and by the noise floor if there is one."
+            "once for one stack, number of workers and number of epochs (Bonferroni), and the last column "
+            "goes by them, and by the noise floor if there is one."
         ),
         columns=columns(
             *("stack", "workers", "epochs", "factor", "value", "against", "pairs"),

@@ -8,11 +8,12 @@ from typing import Final
 from experiments.analysis.figures import Figures
 from experiments.analysis.versions import versions
 from experiments.campaign.campaign import CampaignFile
+from experiments.cluster.environment import LOCKED, NEWEST
 from experiments.cluster.room import differences
 from experiments.report.data_words import data_words
 from experiments.report.names import value_text
 from experiments.report.sections.conclusions import sequential_sentence, weights_sentence
-from experiments.report.sections.conditions import common_facts, varying
+from experiments.report.sections.conditions import common_facts, newest_text, varying
 from experiments.report.sections.times import adopted_remark, disturbed_remark, standin_remark
 from experiments.report.sections.versions import version_texts
 from experiments.report.training_words import trained_text
@@ -56,11 +57,13 @@ def _sentences(figures: Figures) -> Iterator[str]:
     )
     if gpus := sorted({rank.gpu.name for record in figures.counting for rank in record.ranks if rank.gpu}):
         yield f"GPUs: {listed(gpus)}."
-    texts = environment.versions | version_texts(versions(figures), SHOWN)
+    texts = environment.versions | version_texts(versions(figures, LOCKED), SHOWN)
     known = [f"{name} {texts[name]}" for name in dict.fromkeys([*SHOWN, *texts]) if name in texts]
     own = "".join(
-        f"; those of {stack} ran in an environment of its own, digest {digest[:12]}"
-        for stack, digest in campaign.identity.environments.items()
+        f"; those {newest_text(figures, digest)}, ran in another one"
+        if name == NEWEST
+        else f"; those of {name} ran in an environment of its own, digest {digest[:12]}"
+        for name, digest in campaign.identity.environments.items()
     )
     yield (
         f"All runs had the same training code and environment ({facts['Training code']}; lock "

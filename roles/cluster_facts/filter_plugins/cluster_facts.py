@@ -59,6 +59,16 @@ def cluster_facts_states(hosts: list[str], hostvars: Any, addresses: list[str]) 
     return states
 
 
+def cluster_facts_environments(nodes: dict[str, dict[str, Any]]) -> dict[str, str]:
+    """Digests of the environments beside the first that every node has, and all the same one, by name."""
+    digests = [described["environments"] for described in nodes.values()]
+    return {
+        name: digest
+        for name, digest in digests[0].items()
+        if all(each.get(name) == digest for each in digests)
+    }
+
+
 def cluster_facts_megabits(result: Any) -> float | None:
     """Received Mbit/s in an iperf3 client's JSON output; None if nothing was measured."""
     if not result or "stdout" not in result:
@@ -96,6 +106,7 @@ class FilterModule:
             "cluster_facts_nodes": cluster_facts_nodes,
             "cluster_facts_reason": cluster_facts_reason,
             "cluster_facts_states": cluster_facts_states,
+            "cluster_facts_environments": cluster_facts_environments,
             "cluster_facts_megabits": cluster_facts_megabits,
             "cluster_facts_settings": cluster_facts_settings,
             "cluster_facts_words": shlex.split,

@@ -264,7 +264,8 @@ def leave(
             "cpu_capability": "AVX2",
             "versions": {"python": "3.11.2", "torch": "2.13.0"},
             "environment_digest": cluster.get("environments", {}).get(
-                spec["stack"], cluster["environment_digest"]
+                "newest" if spec["conditions"]["libraries"] == "newest" else spec["stack"],
+                cluster["environment_digest"],
             ),
             "code_digest": code_digest(),
             "times": {

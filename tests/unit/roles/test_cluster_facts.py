@@ -71,6 +71,14 @@ def test_environments_of_stacks_are_those_that_links_lead_to(tmp_path: Path) -> 
     assert node.environments_beside(str(tmp_path / "nowhere" / "current")) == {}
 
 
+def test_an_environment_that_some_node_lacks_or_has_otherwise_is_none_of_the_cluster() -> None:
+    nodes: dict[str, dict[str, Any]] = {
+        "master": {"environments": {"mine": "0a", "newest": "0b", "part": "0c"}},
+        "worker1": {"environments": {"mine": "0a", "newest": "0d"}},
+    }
+    assert facts.cluster_facts_environments(nodes) == {"mine": "0a"}
+
+
 def test_torchs_build_is_its_own_word(tmp_path: Path) -> None:
     """PyPI's package has the version 2.13.0, whatever it was built for."""
     packages = tmp_path / "lib/python3.11/site-packages"

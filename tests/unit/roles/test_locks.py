@@ -352,6 +352,69 @@ def test_an_environment_beside_the_first_is_for_some_pythons_alone(beside: Path,
     assert done.stderr == "make lock: there is no environment 'other' beside the first: choose spark35.\n"
 
 
+def test_the_newest_libraries_are_locked_beside_the_same_torch(
+    folder: Path, indexes: str, tmp_path: Path
+) -> None:
+    wheel(tmp_path / "indexes/pypi", "sympy", "1.0")
+    wheel(tmp_path / "indexes/pypi", "sympy", "2.0")
+    wanted = f"numpy\n{maker.TORCHS}\nsympy\n"
+    (folder / "environment.in").write_text(wanted, encoding="utf-8")
+    more = f"nvidia-cublas-cu12==12.6.4 \\\n    --hash=sha256:{'2' * 64}\n"
+    more += f"sympy==1.0 \\\n    --hash=sha256:{'3' * 64}\n"
+    before = lock_with_torch(folder, "cu126", more)
+    own = tmp_path / "inventory/locks"
+    asked = given_by_make("VARIANT=cu126", "LIBRARIES=newest", f"ARGS=--into '{own}'")
+    done = make(folder, indexes, *asked, torch="unused")
+    assert (done.returncode, done.stdout) == (0, f"Wrote newest/cu126-py3.12.txt in {own}.\n"), done.stderr
+    assert (folder / "cu126-py3.12.txt").read_text(encoding="utf-8") == before
+    assert [path.name for path in own.rglob("*.txt")] == ["cu126-py3.12.txt"]
+    text = (own / "newest/cu126-py3.12.txt").read_text(encoding="utf-8")
+    assert re.match(
+        r"# Resolved on \d{4}-\d\d-\d\d \(UTC\): the newest libraries of that day, beside the torch of "
+        r"cu126-py3\.12\.txt\.\n",
+        text,
+    )
+    found, first = maker.blocks(text), maker.blocks(before)
+    assert versions(own / "newest/cu126-py3.12.txt")["numpy"] == "2.0"
+    # What torch needs stays if it can: torch, which knows what is too new for it, may be out of reach.
+    assert versions(own / "newest/cu126-py3.12.txt")["sympy"] == "1.0"
+    assert {name: found[name] for name in ("torch", "nvidia-cublas-cu12")} == {
+        name: first[name] for name in ("torch", "nvidia-cublas-cu12")
+    }
+    assert wheels.divided(text)[0] == first["torch"]
+
+
+def test_newest_libraries_without_a_first_lock_or_of_another_name_are_refused(
+    folder: Path, indexes: str
+) -> None:
+    done = make(folder, indexes, "cu126", "--libraries", "newest", "--into", str(folder), torch="unused")
+    assert (done.returncode, done.stderr) == (
+        1,
+        "make lock: there are no locks of cu126 whose torch the newest libraries could be beside: make them "
+        "first, without LIBRARIES.\n",
+    )
+    done = make(folder, indexes, "--libraries", "newest", "--into", str(folder), torch="unused")
+    assert (
+        done.stderr == "make lock: the lock cpu-py3.12.txt has no torch: make it anew, without LIBRARIES.\n"
+    )
+    done = make(folder, indexes, "--libraries", "new", torch="unused")
+    assert done.returncode == 2
+    assert done.stderr == "make lock: there are no libraries 'new': LIBRARIES is newest or empty.\n"
+
+
+def test_locks_of_the_newest_libraries_are_kept_with_the_inventory_in_use(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANSIBLE_INVENTORY", raising=False)
+    assert maker.own_locks() == ROOT / "inventory/testbed/locks"
+    for name in (tmp_path, tmp_path / "hosts.yml"):
+        monkeypatch.setenv("ANSIBLE_INVENTORY", str(name))
+        assert maker.own_locks() == tmp_path / "locks"
+    monkeypatch.setenv("ANSIBLE_INVENTORY", "one,two")
+    with pytest.raises(maker.Unavailable, match="the inventory is 'one,two', and not one file or folder"):
+        maker.own_locks()
+
+
 def test_packages_of_cuda_are_refused_in_a_lock_without_it(
     folder: Path, indexes: str, tmp_path: Path
 ) -> None:

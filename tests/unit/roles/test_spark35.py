@@ -207,6 +207,7 @@ def test_a_run_is_submitted_with_the_stacks_own_release_and_settings(
     assert found["spark.driver.port"] == f"{ports}2" and found["spark.executor.cores"] == "4"
     assert found["spark.executor.memory"] == ("3g" if stack == "spark" else "1g")
     assert found["spark.executorEnv.TRAINBED_ENV_DIGEST"] == f"/opt/trainbed/env/{environment}/DIGEST"
+    assert found["spark.pyspark.python"] == f"/opt/trainbed/env/{environment}/bin/python"
     assert found["spark.executorEnv.NCCL_SOCKET_IFNAME"] == "=eth1"
 
 

@@ -24,16 +24,20 @@ COMMAND_LINES = {
     ],
     **{
         stack: [
-            f"java -cp /etc/trainbed/{stack}/:{environment}/lib/python3.11/site-packages/pyspark/jars/* "
-            "-Xmx1024M org.apache.spark.executor.CoarseGrainedExecutorBackend --driver-url spark://x",
-            f"{environment}/bin/python -m pyspark.ml.torch.torch_run_process_wrapper --nnodes=2 "
-            "/tmp/tmpab/train.py",
-            f"{environment}/bin/python -m torch.distributed.run --nnodes=2 /tmp/tmpab/train.py",
-            f"{environment}/bin/python -u /tmp/tmpab/train.py",
+            line
+            for environment in environments
+            for line in (
+                f"java -cp /etc/trainbed/{stack}/:{environment}/lib/python3.11/site-packages/pyspark/jars/* "
+                "-Xmx1024M org.apache.spark.executor.CoarseGrainedExecutorBackend --driver-url spark://x",
+                f"{environment}/bin/python -m pyspark.ml.torch.torch_run_process_wrapper --nnodes=2 "
+                "/tmp/tmpab/train.py",
+                f"{environment}/bin/python -m torch.distributed.run --nnodes=2 /tmp/tmpab/train.py",
+                f"{environment}/bin/python -u /tmp/tmpab/train.py",
+            )
         ]
-        for stack, environment in (
-            ("spark", "/opt/trainbed/env/current"),
-            ("spark35", "/opt/trainbed/env/spark35"),
+        for stack, environments in (
+            ("spark", ("/opt/trainbed/env/current", "/opt/trainbed/env/newest")),
+            ("spark35", ("/opt/trainbed/env/spark35",)),
         )
     },
     "determined": [

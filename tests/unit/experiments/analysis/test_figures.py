@@ -134,6 +134,32 @@ def on_processor(made: Record, processor: str) -> Record:
     return made.model_copy(update={"environment": environment.model_copy(update={"nodes": nodes})})
 
 
+def test_weights_of_other_libraries_are_compared_with_their_like(tmp_path: Path) -> None:
+    def with_libraries(stack: str, libraries: str, digest: str) -> Record:
+        one = spec(stack, 1)
+        conditions = one.conditions.model_copy(update={"libraries": libraries})
+        changes = of_specification(one.model_copy(update={"conditions": conditions}))
+        return record(stack, 1, 1, 2, weights_digest=digest * 64, **changes)
+
+    ends = {
+        ("ddp", "locked"): "a",
+        ("spark", "locked"): "a",
+        ("ddp", "newest"): "b",
+        ("spark", "newest"): "b",
+    }
+    records = [with_libraries(*each, digest) for each, digest in ends.items()]
+    plan = [
+        planned(made.specification.stack, 1).model_copy(
+            update={"run_id": made.run_id, "specification": made.specification}
+        )
+        for made in records
+    ]
+    figures = figures_of(campaign(tmp_path / "alike", plan, records))
+    assert [work.equal for work in figures.works] == [True, True] and not figures.works_apart
+    differing = [*records[:3], with_libraries("spark", "newest", "a")]
+    assert figures_of(campaign(tmp_path / "differ", plan, differing)).weights_differ
+
+
 def test_weights_of_processors_of_another_kind_are_compared_only_if_kernels_are_portable(
     tmp_path: Path,
 ) -> None:

@@ -189,8 +189,28 @@ def test_a_stack_whose_own_environment_changed_is_made_again_and_the_others_are_
     workplace.cluster(environments={"slow": "f" * 64})
     status, output = workplace.run("run", "small", "--only", "plain-*")
     assert status == 0 and list(adopted(output).values()) == [1]
-    assert ": an environment of a stack's own. This starts a new campaign." in output
+    assert ": an environment beside the cluster's. This starts a new campaign." in output
     assert made(workplace) == []
+
+
+def test_runs_with_newer_libraries_are_made_again_and_the_others_are_not(workplace: Workplace) -> None:
+    axes = "workers: [1]\n  libraries: [locked, newest]"
+    workplace.matrix(ONE_STACK.replace("workers: [1, 2]", axes))
+    declared = workplace.root / "roles/plain/meta/conditions.yml"
+    declared.parent.mkdir(parents=True)
+    declared.write_text("libraries: {newest: true}\n", encoding="utf-8")
+    workplace.cluster(environments={"newest": "a" * 64})
+    status, output = workplace.run("run", "small")
+    assert status == 0, output
+    assert made(workplace) == ["plain-w1", "plain-w1"]
+    (folder,) = workplace.campaigns()
+    assert open_campaign(folder).file.environment.environments == {"newest": "a" * 64}
+    workplace.cluster(environments={"newest": "f" * 64})
+    status, output = workplace.run("run", "small")
+    assert status == 0 and list(adopted(output).values()) == [1]
+    assert ": an environment beside the cluster's. This starts a new campaign." in output
+    assert made(workplace) == ["plain-w1"]
+    assert open_campaign(workplace.campaigns()[-1]).file.identity.environments == {"newest": "f" * 64}
 
 
 def test_a_stack_whose_own_role_changed_is_made_again_and_the_others_are_not(workplace: Workplace) -> None:

@@ -249,7 +249,8 @@ def test_machines_are_others_where_that_is_known(
 
 @pytest.mark.parametrize("folder", kept_campaigns(), ids=name_of)
 def test_kept_campaigns_are_read_as_before(folder: Path) -> None:
-    identity = open_campaign(folder).file.identity
+    file = open_campaign(folder).file
+    identity = file.identity
     assert identity.machines == {} and identity.differences(identity) == []
     known = identity.model_copy(update={"machines": {"master": "1"}})
-    assert known.differences(identity) == [] and identity.launches_alike(known, identity.stacks[0])
+    assert known.differences(identity) == [] and identity.launches_alike(known, file.plan[0].specification)

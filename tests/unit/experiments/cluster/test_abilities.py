@@ -51,3 +51,18 @@ def test_python_workers_are_reused_where_there_are_some() -> None:
     assert {stack for stack in stacks if not why_no_conditions(stack, asked)} == {"spark", "spark35"}
     (reason,) = why_no_conditions("ddp", asked)
     assert reason.startswith("ddp can't have python_workers reused: it has no tasks")
+
+
+def test_the_newest_libraries_are_outside_of_containers() -> None:
+    stacks = ("ddp", "spark", "spark35", "determined")
+    asked = Conditions(libraries="newest")
+    assert {stack for stack in stacks if not why_no_conditions(stack, asked)} == {"spark"}
+    assert why_no_conditions("ddp", asked) == [
+        "ddp can't have libraries newest in its containers: they have the image's libraries; take runtime "
+        "native, too"
+    ]
+    for stack in ("spark35", "determined"):
+        (reason,) = why_no_conditions(stack, asked)
+        assert reason.startswith(f"{stack} can't have libraries newest: its ")
+    native = Conditions(libraries="newest", runtime="native")
+    assert why_no_conditions("ddp", native) == why_no_conditions("ddp", Conditions()) == []

@@ -138,18 +138,22 @@ def test_an_inventorys_own_locks_count_even_if_git_ignores_them(
 ) -> None:
     inventory = checkout / "inventory/mine"
     assert locks_of(None) is None and locks_of(inventory) is None
-    (inventory / "locks").mkdir(parents=True)
+    (inventory / "locks/newest").mkdir(parents=True)
     (inventory / "hosts.yml").write_text("all: {}", encoding="utf-8")
-    (inventory / "locks/cu126-py3.12.txt").write_text("torch\n", encoding="utf-8")
+    for name in ("cu126-py3.12.txt", "newest/cu126-py3.12.txt"):
+        (inventory / "locks" / name).write_text("torch\n", encoding="utf-8")
     if ignored:
         (checkout / ".git/info/exclude").write_text("/inventory/mine/\n", encoding="utf-8")
     assert locks_of(inventory) == locks_of(inventory / "hosts.yml") == inventory / "locks"
     places = {"inventory": inventory, "locks": locks_of(inventory)}
     state, patches = git_state(checkout, places)
-    assert (state.dirty, state.changed) == (True, ["inventory/mine/locks/cu126-py3.12.txt"])
+    assert (state.dirty, state.changed) == (
+        True,
+        ["inventory/mine/locks/cu126-py3.12.txt", "inventory/mine/locks/newest/cu126-py3.12.txt"],
+    )
     assert state.patch is not None and state.outside == {}
     again = restored(checkout, patches[state.patch], tmp_path / "again")
-    assert (again / state.changed[0]).read_text(encoding="utf-8") == "torch\n"
+    assert [(again / name).read_text(encoding="utf-8") for name in state.changed] == ["torch\n"] * 2
 
 
 def test_an_inventory_in_the_checkout_may_be_a_repository_of_its_own(checkout: Path) -> None:

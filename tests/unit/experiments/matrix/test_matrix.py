@@ -153,6 +153,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("threads", 65),
         ("fingerprint", 110),
         ("spark-releases", 45),
+        ("libraries", 45),
         ("unlike", 35),
         ("rank-0", 15),
         ("two-users", 26),
@@ -178,6 +179,22 @@ def test_users_have_runs_alone_that_are_repeated(cluster: Cluster) -> None:
     assert not any(run.together for run in again)
     text = (MATRICES / "two-users.yml").read_text(encoding="utf-8")
     assert f"With warm-ups, {len(plan)} runs" in text
+
+
+def test_the_newest_libraries_take_an_environment_that_all_nodes_have(cluster: Cluster) -> None:
+    def reasons(environments: dict[str, str]) -> dict[tuple[str, str], str | None]:
+        there = cluster.model_copy(update={"stacks": ["ddp", "spark"], "environments": environments})
+        plan = make_plan(load_matrix("libraries"), there, "a" * 64)
+        return {(run.specification.stack, str(run.axes["libraries"])): run.cannot_run for run in plan}
+
+    runs = {(stack, libraries) for stack in ("ddp", "spark") for libraries in ("locked", "newest")}
+    assert reasons({"newest": "f" * 64}) == dict.fromkeys(runs)
+    lacking = reasons({"spark": "f" * 64})
+    assert {run for run in runs if lacking[run] is None} == {("ddp", "locked"), ("spark", "locked")}
+    assert lacking["ddp", "newest"] == (
+        "The nodes have no environment with the newest libraries, or not all the same one; set "
+        "environment_newest: true in the inventory, and run make provision for all nodes."
+    )
 
 
 def test_the_dissertations_matrix_has_its_cells_and_its_settings(cluster: Cluster) -> None:

@@ -354,6 +354,24 @@ def test_ranks_run_in_the_environment_of_their_stacks_own_if_it_has_one(left: Le
     assert left.compose().ok
 
 
+def test_runs_with_the_newest_libraries_are_in_the_environment_of_these(left: Left) -> None:
+    asked = left.request.specification
+    conditions = asked.conditions.model_copy(update={"libraries": "newest"})
+    environments = {asked.stack: "a" * 64, "newest": "f" * 64}
+    left.request = dataclasses.replace(
+        left.request,
+        specification=asked.model_copy(update={"conditions": conditions}),
+        environment=ENVIRONMENT.model_copy(update={"environments": environments}),
+    )
+    assert str(left.compose().reason).startswith(
+        f"Rank 0 on worker1.lab ran in another environment ({'e' * 12}) than that of the newest libraries "
+        f"({'f' * 12})."
+    )
+    for rank in (0, 1):
+        left.rank(rank, environment_digest="f" * 64)
+    assert left.compose().ok
+
+
 def test_training_runs_as_the_user_that_the_cluster_names(left: Left) -> None:
     left.request = dataclasses.replace(left.request, uid=6100)
     made = left.compose()

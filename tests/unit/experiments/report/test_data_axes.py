@@ -149,6 +149,37 @@ def test_an_environment_of_a_stacks_own_is_named(tmp_path: Path) -> None:
     assert words in methods(figures_of(own)) and words not in methods(figures_of(made))
 
 
+def test_the_newest_libraries_are_named_with_what_is_newer(tmp_path: Path) -> None:
+    def made_of(libraries: str, numpy: str) -> Record:
+        one = spec("ddp", 1, 1)
+        fields = one.model_copy(
+            update={"conditions": one.conditions.model_copy(update={"libraries": libraries})}
+        )
+        digest = fields.conditions.digest
+        found = record("ddp", 1, 10, 20, specification=fields, run_id=fields.run_id, conditions_digest=digest)
+        ranks = [rank.model_copy(update={"versions": {"torch": "2", "numpy": numpy}}) for rank in found.ranks]
+        return found.model_copy(update={"ranks": ranks})
+
+    # Whichever comes first.
+    records = [made_of("newest", "2.5"), made_of("locked", "2.4")]
+    plan = [
+        PlannedRun(
+            run_id=each.run_id,
+            axes={"stack": "ddp", "workers": 1, "epochs": 2, "seed": 1, "libraries": libraries},
+            specification=each.specification,
+        )
+        for each in records
+        for libraries in (each.specification.conditions.libraries,)
+    ]
+    made = campaign(tmp_path, plan, records)
+    identity = made.file.identity.model_copy(update={"environments": {"newest": "f" * 64}})
+    figures = figures_of(Campaign(made.folder, made.file.model_copy(update={"identity": identity})))
+    facts = dict(common_facts(figures))
+    newest = f"with libraries: newest, digest {'f' * 12} (numpy 2.5 for 2.4)"
+    assert facts["Environment"].endswith(f"; {newest}") and "numpy 2.4" in facts["Versions"]
+    assert f"; those {newest}, ran in another one." in methods(figures)
+
+
 def test_an_accuracy_is_as_sure_as_its_own_validation_split(tmp_path: Path) -> None:
     made = with_data(tmp_path, "validation", (400, 1600))
     (remark,) = [each for each in tables(made)["Times, quality, weights"].after if "one evaluation" in each]
