@@ -116,7 +116,7 @@ def _on_weights(figures: Figures) -> str:
 
 
 def _apart(works: Sequence[Apart]) -> str:
-    """On works that stacks did with other processors, threads or libraries, which it names; "" without any."""
+    """On works that stacks did with other processors, threads or libraries, by name; "" without any."""
     if not works:
         return ""
     found = together(works)
