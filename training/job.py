@@ -71,6 +71,7 @@ def run_job(given: Assignment) -> None:
         step_times=step_times(outcome.step_seconds),
         weights_digest=digest,
         parameters=sum(parameter.numel() for parameter in outcome.model.parameters()),
+        gradient_sync=outcome.gradient_sync,
         gpu=stop_sampling(gpu),
         use=resource_use,
     )

@@ -38,6 +38,7 @@ class Outcome:
     epochs: list[dict[str, Any]]  # figures of each epoch, including those before a resume
     steps: int  # taken by this process, excluding those before a resume
     step_seconds: Sequence[float]  # that each of them took
+    gradient_sync: str | None  # how gradients were exchanged; None with one rank
 
 
 def train(
@@ -87,6 +88,7 @@ def train(
         model=workload.model_name(),
         data=workload.data_name(),
         metric=work.data.metric,
+        gradient_sync=training.gradient_sync,
     )
     if resumed_from:
         session.report("resume", steps=resumed_from, epochs=len(training.epochs))
@@ -103,7 +105,7 @@ def train(
     training.vote.settle()
     phases.settle()
     taken = training.steps - resumed_from
-    return Outcome(training.model, training.epochs, taken, training.step_seconds)
+    return Outcome(training.model, training.epochs, taken, training.step_seconds, training.gradient_sync)
 
 
 def run_epoch(training: Training, status: RankStatus) -> None:

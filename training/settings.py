@@ -38,6 +38,9 @@ class Settings(BaseModel):
     Those of a class's bases count, too.
     """
 
+    FORMER: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    """Values that digests have in the place of today's, by field: settings older than a word keep theirs."""
+
     @property
     def digest(self) -> str:
         """SHA-256 of the canonical JSON, 64 hexadecimal digits: equal exactly when every field is equal."""
@@ -209,12 +212,17 @@ AnyModel = Annotated[
 
 
 def canonical(settings: Settings) -> dict[str, Any]:
-    """The fields of `settings` as JSON has them, without those that came later and have their first value."""
+    """The fields of `settings` as JSON has them, without those that came later and have their first value.
+
+    Values that had another name before have that one.
+    """
     fields = settings.model_dump(mode="json")
     for name in type(settings).model_fields:
         value = getattr(settings, name)
         if isinstance(value, Settings):
             fields[name] = canonical(value)
+    for name, words in type(settings).FORMER.items():
+        fields[name] = words.get(fields[name], fields[name])
     later: dict[str, Any] = {}
     for base in reversed(type(settings).__mro__):
         later |= vars(base).get("LATER", {})

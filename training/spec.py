@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar
 
 from pydantic import (
+    BeforeValidator,
     Field,
     StringConstraints,
     ValidationError,
@@ -77,6 +78,16 @@ class DataSpec(Settings):
     _valid = field_validator("data", "model", mode="wrap", check_fields=False)(as_the_workload_says)
 
 
+GradientSync = Annotated[
+    Literal["auto", "dense", "rows", "bf16", "fp16", "powersgd"],
+    BeforeValidator(
+        lambda word: "dense" if word == "allreduce" else word,
+        json_schema_input_type=Literal["auto", "dense", "rows", "bf16", "fp16", "powersgd", "allreduce"],
+    ),
+]
+"""How ranks exchange gradients. Older specifications have `allreduce`, which is `dense`."""
+
+
 class Work(DataSpec):
     """All that decides the weights: the same work gives the same weights, to the last bit, on every stack.
 
@@ -90,6 +101,7 @@ class Work(DataSpec):
         "clip_gradients": 0.0,
         "simulated_step_ms": None,
     }
+    FORMER: ClassVar[dict[str, dict[str, Any]]] = {"gradient_sync": {"dense": "allreduce"}}
 
     data_digest: Sha256  # of the prepared data set, as `prepare` printed it
     model: AnyModel = Field(default_factory=dict, validate_default=True)
@@ -111,7 +123,7 @@ class Work(DataSpec):
     grouping: Literal["none"] = "none"
     last_batch: Literal["keep", "drop"] = "keep"
     precision: Literal["fp32"] = "fp32"
-    gradient_sync: Literal["allreduce", "bf16"] = "allreduce"  # bf16: rounded to half the bytes for sending
+    gradient_sync: GradientSync = "dense"  # dense: all gradients in fp32, as DistributedDataParallel does
     evaluate_every_epochs: int = Field(default=1, ge=1)  # the last epoch is always evaluated
     checkpoint_every_epochs: int = Field(default=0, ge=0)  # 0 = never
     checkpoint_every_steps: int = Field(default=0, ge=0)  # in addition; 0 = never
@@ -164,6 +176,11 @@ class Work(DataSpec):
             raise ValueError(
                 f"a batch of {self.batch_per_worker} samples can't be computed in "
                 f"{self.gradient_accumulation} parts; use fewer parts (gradient_accumulation)"
+            )
+        if self.gradient_sync == "powersgd" and self.keeps_checkpoints:
+            raise ValueError(
+                "with gradient_sync: powersgd each rank keeps what it has not sent yet, which no checkpoint "
+                "has; leave out checkpoint_every_epochs and checkpoint_every_steps, or use another way"
             )
         if self.global_batch > self.data.train:
             raise ValueError(

@@ -13,6 +13,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from training.distributed.collective import StopVote, gather, replicate, share_buffers
+from training.distributed.gradients import choose_sync
 from training.feeding import Request, feed
 from training.metrics.phases import Phases
 from training.session import Position, Session
@@ -33,6 +34,7 @@ class Training:
     optimiser: torch.optim.Optimizer
     schedule: torch.optim.lr_scheduler.LRScheduler
     vote: StopVote
+    gradient_sync: str | None  # how gradients are exchanged; None with one rank
     loss_sum: torch.Tensor  # float64 scalar: this rank's share of the current epoch's loss
     reports_every_step: bool = False
     after_step: Callable[[], None] = lambda: None
@@ -86,15 +88,19 @@ def set_up(workload: Workload, session: Session, phases: Phases) -> Training:
     model = workload.model().to(session.device)
     torch.manual_seed(derive_seed(work.seed, "dropout", session.rank))
     optimiser = workload.optimiser(model)
+    sync = choose_sync(model, work) if session.world_size > 1 else None
+    whole_steps = max(2, work.steps // 10)  # before PowerSGD compresses any, as PyTorch advises
+    on_last_bucket = partial(phases.begin, "exposed_sync")
     return Training(
         workload=workload,
         session=session,
         phases=phases,
         model=model,
-        replica=replicate(model, session, partial(phases.begin, "exposed_sync"), work.gradient_sync),
+        replica=replicate(model, session, on_last_bucket, sync or "dense", whole_steps),
         optimiser=optimiser,
         schedule=torch.optim.lr_scheduler.LambdaLR(optimiser, workload.learning_rate_factor),
         vote=StopVote(session),
+        gradient_sync=sync,
         loss_sum=torch.zeros((), dtype=torch.float64, device=session.device),
         reports_every_step=workload.conditions.reporting == "step",
     )

@@ -13,10 +13,8 @@ from experiments.records.rank_use import RankUse
 from experiments.records.record import Rank, Record
 
 MB: Final = 2**20  # bytes
-GRADIENT_BYTES: Final = {
-    "allreduce": 4,
-    "bf16": 2,
-}  # that are sent for each parameter, by the work's `gradient_sync`
+GRADIENT_BYTES: Final = {"dense": 4, "bf16": 2, "fp16": 2}
+"""Bytes that are sent for each parameter, by what `gradient_sync` came to; of others nobody knows before."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +90,9 @@ def _traffic(direction: str) -> Callable[[Record], float | None]:
 
 
 def _in_theory(record: Record) -> float | None:
-    parameters = record.ranks[0].parameters
-    width = GRADIENT_BYTES.get(record.specification.work.gradient_sync)
+    first = record.ranks[0]
+    parameters = first.parameters
+    width = GRADIENT_BYTES.get(first.gradient_sync or record.specification.work.gradient_sync)
     if parameters is None or width is None:
         return None
     return ring_bytes(parameters, len(record.ranks), width) / MB

@@ -161,6 +161,8 @@ class Rank(FiniteModel):
     gpu: RankGpu | None = None  # None on a CPU
     use: RankUse | None = None  # None where it was not read
     parameters: int | None = None  # of the model
+    # What the work's gradient_sync came to; None: with one rank, a loop of its own, and in older records.
+    gradient_sync: str | None = None
     cpu_capability: str
     versions: dict[str, str]
     environment_digest: str | None

@@ -12,6 +12,13 @@ from experiments.util.words import counted, listed
 from training.spec import Work
 
 OPTIMISERS: Final = {"adamw": "AdamW", "sgd": "SGD"}
+GRADIENTS: Final = {
+    "auto": "gradients sent whole or by touched rows, as the work decides",
+    "rows": "only touched rows of embeddings' gradients sent",
+    "bf16": "gradients sent as bf16",
+    "fp16": "gradients sent as fp16",
+    "powersgd": "gradients sent compressed by PowerSGD",
+}
 
 
 def models_text(campaign: CampaignFile) -> str:
@@ -93,8 +100,8 @@ def _settings(campaign: CampaignFile) -> Iterator[tuple[str, str]]:
     clipped = f"gradients clipped to norm {work.clip_gradients:g}"
     yield "clip_gradients", clipped if work.clip_gradients else "no gradient clipping"
     yield "precision", work.precision
-    if work.gradient_sync != "allreduce":
-        yield "gradient_sync", f"gradients sent as {work.gradient_sync}"
+    if work.gradient_sync != "dense":
+        yield "gradient_sync", GRADIENTS[work.gradient_sync]
     same_bits = work.deterministic and specification.conditions.deterministic
     yield "deterministic", "deterministic" if same_bits else "not deterministic"
 

@@ -3,7 +3,7 @@
 With a single rank there is no process group, and nothing to do.
 """
 
-# No `from __future__ import annotations` here: PyTorch needs a hook's annotations to be the types themselves.
+from __future__ import annotations
 
 import gc
 import time
@@ -16,6 +16,7 @@ import torch.distributed as dist
 from torch.distributed import Store  # type: ignore[attr-defined]  # exists, but mypy can't see it
 from torch.nn.parallel import DistributedDataParallel
 
+from training.distributed.gradients import register, settings_of
 from training.distributed.network import choose_interface
 from training.session import Session
 
@@ -173,7 +174,8 @@ def replicate(
     model: torch.nn.Module,
     session: Session,
     on_last_bucket: Callable[[], None],
-    gradient_sync: str = "allreduce",
+    gradient_sync: str = "dense",
+    whole_steps: int = 2,
 ) -> torch.nn.Module:
     """`model` as a rank calls it in training: after `backward` its gradients are the means over all ranks.
 
@@ -182,7 +184,8 @@ def replicate(
         session: this rank's.
         on_last_bucket: called in each backward pass once its last gradients are ready: from then on there is
             no computation left to hide communication behind.
-        gradient_sync: the work's; how ranks exchange gradients.
+        gradient_sync: how ranks exchange gradients (`training.distributed.gradients.choose_sync`).
+        whole_steps: how many steps `powersgd` begins without compressing anything, at least 2.
     """
     if session.world_size == 1:
         return model
@@ -191,8 +194,9 @@ def replicate(
         device_ids=[session.device] if session.device.type == "cuda" else None,
         # Running means, say: rank 0's, as PyTorch does by default. Constants need not be sent in every step.
         forward_sync_buffers=bool(_kept_buffers(model)),
+        **settings_of(model, gradient_sync),
     )
-    replica.register_comm_hook(on_last_bucket, HOOKS[gradient_sync])
+    register(replica, gradient_sync, on_last_bucket, whole_steps)
     return replica
 
 
@@ -207,40 +211,3 @@ def _kept_buffers(model: torch.nn.Module) -> list[torch.Tensor]:
     """The buffers that are part of a model's state, so not its constants."""
     state = model.state_dict()
     return [buffer for name, buffer in model.named_buffers() if name in state]
-
-
-def timed_allreduce(
-    on_last_bucket: Callable[[], None],
-    bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch re-exports it where mypy can't see
-) -> torch.futures.Future[torch.Tensor]:
-    """What DistributedDataParallel does with a bucket of gradients anyway, bit for bit.
-
-    (The hook that comes with PyTorch divides by the world size, while DistributedDataParallel itself
-    multiplies by the reciprocal: with three ranks the last bit differs.)
-    """
-    if bucket.is_last():
-        on_last_bucket()
-    gradient = bucket.buffer().mul_(1.0 / dist.get_world_size())
-    work = dist.all_reduce(gradient, async_op=True)
-    reduced: torch.futures.Future[torch.Tensor] = work.get_future().then(lambda future: future.value()[0])
-    return reduced
-
-
-def timed_bf16_allreduce(
-    on_last_bucket: Callable[[], None],
-    bucket: dist.GradBucket,  # type: ignore[name-defined]  # torch re-exports it where mypy can't see
-) -> torch.futures.Future[torch.Tensor]:
-    """As `timed_allreduce`, with gradients rounded to bfloat16 before they are sent: half the bytes."""
-    if bucket.is_last():
-        on_last_bucket()
-    whole = bucket.buffer()
-    rounded = whole.to(torch.bfloat16).mul_(1.0 / dist.get_world_size())
-    work = dist.all_reduce(rounded, async_op=True)
-    reduced: torch.futures.Future[torch.Tensor] = work.get_future().then(
-        lambda future: whole.copy_(future.value()[0])
-    )
-    return reduced
-
-
-HOOKS: Final = {"allreduce": timed_allreduce, "bf16": timed_bf16_allreduce}
-"""The hook for DistributedDataParallel, by the work's `gradient_sync`."""

@@ -25,9 +25,11 @@ class Screen:
         """Show one event; events that a person has no use for are skipped."""
         if event == "start":
             self._epochs, self._metric = figures["epochs"], figures["metric"]
+            sync = figures.get("gradient_sync")
             self._line(
                 figures["model"]
                 + (f", {figures['parameters']:,} parameters" if "parameters" in figures else "")
+                + (f", gradient_sync {sync}" if sync not in (None, "dense") else "")
                 + f"; {figures['data']}; {figures['world_size']} ranks, "
                 + f"{self._epochs} epochs of {figures['steps_per_epoch']} steps"
             )

@@ -124,13 +124,14 @@ def test_a_run_on_a_full_disk_fails_with_one_sentence(run: Run, datasets: Datase
     assert not (out / "result.json").exists()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize(("workers", "sync"), [(1, "dense"), (2, "dense"), (2, "rows")])
 def test_a_run_gone_on_from_any_checkpoint_ends_with_the_same_bits(
-    run: Run, datasets: Datasets, tmp_path: Path, workers: int
+    run: Run, datasets: Datasets, tmp_path: Path, workers: int, sync: str
 ) -> None:
     prepared = datasets(data_spec())
-    settings = {"workers": workers, "batch_per_worker": 8 // workers, "epochs": 3, "keep_checkpoints": 99}
-    settings |= {"checkpoint_every_steps": 1, "checkpoint_every_epochs": 1}
+    settings: dict[str, Any] = {"workers": workers, "batch_per_worker": 8 // workers, "epochs": 3}
+    settings |= {"checkpoint_every_steps": 1, "checkpoint_every_epochs": 1, "keep_checkpoints": 99}
+    settings |= {"gradient_sync": sync}
     spec = run_spec(prepared, data_spec(), **settings)
     whole, statuses = run(spec, prepared.path)
     assert statuses == [0] * workers
@@ -153,13 +154,14 @@ def test_a_run_gone_on_from_any_checkpoint_ends_with_the_same_bits(
         assert load(out / "rank-0.json")["steps"] == 15 - resumed["steps"]
 
 
+@pytest.mark.parametrize("sync", ["dense", "rows"])
 def test_three_ranks_go_on_with_the_same_bits_after_an_epoch(
-    run: Run, datasets: Datasets, tmp_path: Path
+    run: Run, datasets: Datasets, tmp_path: Path, sync: str
 ) -> None:
     """With three ranks a gradient's place in its bucket decides the order of a sum; resuming restores it."""
     prepared = datasets(data_spec())
     settings = {"workers": 3, "batch_per_worker": 4, "epochs": 3, "checkpoint_every_epochs": 2}
-    spec = run_spec(prepared, data_spec(), **settings)
+    spec = run_spec(prepared, data_spec(), **settings, gradient_sync=sync)
     whole, _ = run(spec, prepared.path)
     out = tmp_path / "resumed"
     shutil.copytree(whole / "checkpoints", out / "checkpoints")

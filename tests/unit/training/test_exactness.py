@@ -79,6 +79,7 @@ def plain_ddp(spec: RunSpec, data: Path, out: Path) -> None:
     [
         (2, {}),
         (3, {}),
+        (2, {"gradient_sync": "rows"}),
         (2, {"optimiser": "sgd", "momentum": 0.8, "schedule": "cosine", "clip_gradients": 0.05}),
     ],
 )

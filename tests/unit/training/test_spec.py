@@ -119,6 +119,21 @@ def test_a_setting_of_the_work_that_came_later_changes_a_digest_only_where_it_is
     assert len({work().digest, *(work(**each).digest for each in later)}) == 6
 
 
+def test_the_former_name_of_dense_is_read_and_stays_in_digests() -> None:
+    former = work(gradient_sync="allreduce")
+    assert former == work() and former.gradient_sync == "dense"
+    assert former.digest == work(gradient_sync="dense").digest
+    assert '"gradient_sync":"allreduce"' in canonical_json(RunSpec(stack="ddp", work=former))
+    others = {work(gradient_sync=name).digest for name in ("auto", "rows", "bf16", "fp16", "powersgd")}
+    assert len({former.digest, *others}) == 6
+    assert "gradient_sync: " in complaint(Work, WORK | {"gradient_sync": "sparse"})
+
+
+def test_powersgd_keeps_what_no_checkpoint_has() -> None:
+    said = complaint(Work, WORK | {"gradient_sync": "powersgd", "checkpoint_every_epochs": 1})
+    assert "leave out checkpoint_every_epochs and checkpoint_every_steps" in said
+
+
 def test_the_order_and_the_notation_of_ranks_variables_mean_nothing() -> None:
     one = Conditions.model_validate({"rank_environment": {"NCCL_IB_DISABLE": 0, "NCCL_DEBUG": "INFO"}})
     two = Conditions.model_validate({"rank_environment": {"NCCL_DEBUG": "INFO", "NCCL_IB_DISABLE": "0"}})

@@ -144,7 +144,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("dissertation-small", 39),
         ("constant-batch", 21),
         ("scaling", 21),
-        ("sync", 27),
+        ("sync", 36),
         ("why", 100),
         ("why-simulated", 125),
         ("startup-hook", 15),

@@ -471,7 +471,7 @@ def test_the_summary_says_what_has_no_result(
 
 def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
     plan, records = [], []
-    for sync, seconds in (("allreduce", 50.0), ("bf16", 40.0)):
+    for sync, seconds in (("dense", 50.0), ("bf16", 40.0)):
         for seed in (1, 2, 3):
             one = spec("ddp", 2, seed)
             specification = one.model_copy(
@@ -484,13 +484,13 @@ def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
     made = campaign(tmp_path, plan, records)
     analysis = analyse(made)
     (found,) = analysis.settings
-    assert (found.axis, found.value, found.first) == ("gradient_sync", "bf16", "allreduce")
+    assert (found.axis, found.value, found.first) == ("gradient_sync", "bf16", "dense")
     assert found.outcome == "shorter" and found.ratio.n == 3
     assert found.ratio.ratio == pytest.approx(0.801, abs=0.001)
     # The summary does not mention comparisons that the matrix does not ask for.
     (said,) = conclusions(analysis)
     assert said.index("bf16") < said.index(f"{found.ratio.low:.2f} to {found.ratio.high:.2f}")
-    assert said.index("bf16") < said.index("allreduce")
+    assert said.index("bf16") < said.index("dense")
     csv = next(path for path in write_report(made) if path.name == "figures.csv").read_text()
     assert f"{found.axis} {found.value} over {found.first}" in csv
     table = tables(made)["What the settings change"]

@@ -105,9 +105,16 @@ def test_gradients_that_are_sent_rounded_take_half_and_a_setting_is_named(tmp_pa
     _, found = table_of(of)
     assert [
         (row["stack"].rpartition(", ")[2], row["gradients_mb_per_rank_and_step_in_theory"]) for row in found
-    ] == [("gradient_sync allreduce", "16.67"), ("gradient_sync bf16", "8.33")]
+    ] == [("gradient_sync dense", "16.67"), ("gradient_sync bf16", "8.33")]
     settings = {row["setting"] for row in export_rows(analyse(of)) if row["section"] == "usage"}
-    assert settings == {"gradient_sync allreduce", "gradient_sync bf16"}
+    assert settings == {"gradient_sync dense", "gradient_sync bf16"}
+
+
+def test_what_the_ranks_chose_decides_what_theory_says(tmp_path: Path) -> None:
+    for chosen, expected in (("dense", "16.67"), ("fp16", "8.33"), ("rows", NOTHING), ("powersgd", NOTHING)):
+        told_so = told("ddp", 2, [rank_use(), rank_use()], gradient_sync=chosen)
+        (row,) = table_of(made(tmp_path / chosen, told_so))[1]
+        assert row.get("gradients_mb_per_rank_and_step_in_theory", NOTHING) == expected
 
 
 def test_ranks_of_one_namespace_share_its_traffic(tmp_path: Path) -> None:

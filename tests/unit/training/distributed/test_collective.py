@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook, fp16_compress_hook
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.unit.training.training_helpers import Ranks
@@ -65,18 +65,21 @@ def compare(out: Path) -> None:
     (out / f"{session.rank}").touch()
 
 
-def compare_rounded(out: Path) -> None:
+THEIRS = {"bf16": bf16_compress_hook, "fp16": fp16_compress_hook}
+
+
+def compare_rounded(out: Path, sync: str) -> None:
     torch.set_num_threads(1)
     session = BareSession()
     join(session)
     theirs, ours, exact = network(), network(), network()
     replica = DistributedDataParallel(theirs)
     # Wrapped: DDP recognises PyTorch's own hook by its name, and refuses it without GPUs.
-    replica.register_comm_hook(None, lambda group, bucket: bf16_compress_hook(group, bucket))
+    replica.register_comm_hook(None, lambda group, bucket: THEIRS[sync](group, bucket))
     steps(replica, session.rank)
     phases = Phases()
     phases.begin("backward")
-    steps(replicate(ours, session, partial(phases.begin, "exposed_sync"), "bf16"), session.rank)
+    steps(replicate(ours, session, partial(phases.begin, "exposed_sync"), sync), session.rank)
     phases.settle()
     assert phases.seconds()["exposed_sync"] > 0
     phases.begin("backward")
@@ -91,8 +94,9 @@ def compare_rounded(out: Path) -> None:
     (out / f"{session.rank}").touch()
 
 
-def test_rounded_gradients_are_those_of_pytorchs_own_hook(ranks: Ranks, tmp_path: Path) -> None:
-    assert ranks(2, compare_rounded, (tmp_path,)) == [0, 0]
+@pytest.mark.parametrize("sync", THEIRS)
+def test_rounded_gradients_are_those_of_pytorchs_own_hook(ranks: Ranks, tmp_path: Path, sync: str) -> None:
+    assert ranks(2, compare_rounded, (tmp_path, sync)) == [0, 0]
     assert len(list(tmp_path.iterdir())) == 2
 
 

@@ -47,6 +47,13 @@ def test_lines_where_nobody_looks_at_a_terminal() -> None:
     ]
 
 
+def test_how_gradients_are_sent_is_said_where_it_is_not_as_usual() -> None:
+    for sync, said in ((None, ""), ("dense", ""), ("rows", ", gradient_sync rows")):
+        stream = io.StringIO()
+        Screen(stream).show("start", START | {"steps_per_epoch": 9, "gradient_sync": sync})
+        assert stream.getvalue().startswith(f"a model, 1,234,567 parameters{said}; some data")
+
+
 def test_a_bar_on_a_terminal() -> None:
     shown = show(Terminal())
     assert "epoch 1 of 3:  33%" in shown and "9/9" in shown
