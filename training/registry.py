@@ -76,6 +76,10 @@ class UnknownModel(ModelSettings):
         """Its settings."""
         return ", ".join(f"{name} {value}" for name, value in (self.model_extra or {}).items()) or "a model"
 
+    def paddings(self, data: DataSettings) -> tuple[str, ...]:  # noqa: ARG002  # as its base class
+        """All: nothing is known against any."""
+        return "max_length", "longest", "none"
+
 
 def register(folder: Path) -> Outside:
     """Make a user's workload known in this process, in place of another of the same name.

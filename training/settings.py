@@ -131,6 +131,10 @@ class ModelSettings(Settings):
         """The fewest samples of `data` that it can be trained with at once."""
         return 1
 
+    def paddings(self, data: DataSettings) -> tuple[str, ...]:  # noqa: ARG002  # for subclasses
+        """Values of the work's `padding` that it heeds with `data`."""
+        return ("max_length",)
+
     @property
     def told(self) -> tuple[str, ...]:
         """Fields of the work that a program with a loop of its own is told on its command line."""

@@ -119,7 +119,9 @@ class Work(DataSpec):
     warmup_steps: NotNegative = 500
     clip_gradients: float = Field(default=0.0, ge=0)  # the largest norm of a step's gradients; 0 = any
     weight_decay: float = Field(default=0.01, ge=0, le=1)
-    padding: Literal["max_length"] = "max_length"
+    # Of samples of different lengths, in what is computed: to the longest that the data allow, to the longest
+    # of the batch, or not at all.
+    padding: Literal["max_length", "longest", "none"] = "max_length"
     grouping: Literal["none"] = "none"
     last_batch: Literal["keep", "drop"] = "keep"
     precision: Literal["fp32"] = "fp32"
@@ -172,6 +174,11 @@ class Work(DataSpec):
         self.model.check(self.data)
         if self.data.has_own_loop:
             refuse_changed(self, WORK_OF_THE_LOOP, self.data.name)
+        if self.padding not in (possible := self.model.paddings(self.data)):
+            raise ValueError(
+                f"padding: {self.padding} is nothing that this model of {self.workload} heeds; use "
+                f"{' or '.join(possible)}"
+            )
         if self.gradient_accumulation > self.batch_per_worker:
             raise ValueError(
                 f"a batch of {self.batch_per_worker} samples can't be computed in "
@@ -203,6 +210,7 @@ WORK_OF_THE_LOOP: Final = (
     "momentum",
     "schedule",
     "clip_gradients",
+    "padding",
     "last_batch",
     "gradient_sync",
     "evaluate_every_epochs",

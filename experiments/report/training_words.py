@@ -19,6 +19,7 @@ GRADIENTS: Final = {
     "fp16": "gradients sent as fp16",
     "powersgd": "gradients sent compressed by PowerSGD",
 }
+PADDINGS: Final = {"longest": "padded to the longest of each batch", "none": "no padding computed"}
 
 
 def models_text(campaign: CampaignFile) -> str:
@@ -102,6 +103,8 @@ def _settings(campaign: CampaignFile) -> Iterator[tuple[str, str]]:
     yield "precision", work.precision
     if work.gradient_sync != "dense":
         yield "gradient_sync", GRADIENTS[work.gradient_sync]
+    if work.padding != "max_length":
+        yield "padding", PADDINGS[work.padding]
     same_bits = work.deterministic and specification.conditions.deterministic
     yield "deterministic", "deterministic" if same_bits else "not deterministic"
 

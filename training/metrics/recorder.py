@@ -120,7 +120,8 @@ class Recorder:
             "samples_per_s": rate,
             "memory_mb": memory,
         }
-        tokens = self._work.data.tokens_per_sample
+        # With other padding, how many are computed depends on the batch.
+        tokens = self._work.data.tokens_per_sample if self._work.padding == "max_length" else None
         return row if tokens is None else row | {"tokens_per_s": rate * tokens}
 
 

@@ -115,8 +115,9 @@ def test_a_setting_of_the_work_that_came_later_changes_a_digest_only_where_it_is
     later: tuple[dict[str, Any], ...] = (
         *({"optimiser": "sgd"}, {"momentum": 0.5}, {"schedule": "cosine"}, {"clip_gradients": 1.0}),
         {"workload_digest": "1" * 64, "workload": "mine"},
+        *({"padding": "longest"}, {"padding": "none"}, {"model": {"last_layer": "first_token"}}),
     )
-    assert len({work().digest, *(work(**each).digest for each in later)}) == 6
+    assert len({work().digest, *(work(**each).digest for each in later)}) == 9
 
 
 def test_the_former_name_of_dense_is_read_and_stays_in_digests() -> None:

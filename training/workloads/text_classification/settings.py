@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from training.data.texts import TextData, Transformer
 from training.metrics.of_predictions import OF_LABEL_SETS, OF_NUMBERS, names_of_classes
-from training.settings import ModelOfSomeKind, Pretrained
+from training.settings import DataSettings, ModelOfSomeKind, Pretrained
 
 NUMBER: Final = re.compile(r"\s*[+-]?\d+([.,]\d*)?\s*")
 
@@ -115,7 +115,20 @@ class Data(TextData):
 class Model(ModelOfSomeKind):
     """An encoder with a new classifier on top; `init` says where its weights come from."""
 
+    LATER: ClassVar[dict[str, Any]] = {"last_layer": "all_tokens"}
+
     init: Literal["scratch", "pretrained"] = "scratch"
+    # The classifier of a BERT reads the first token alone. first_token: the last layer computes no other.
+    last_layer: Literal["all_tokens", "first_token"] = "all_tokens"
+
+    def paddings(self, data: DataSettings) -> tuple[str, ...]:  # noqa: ARG002  # as its base class
+        """All; whether a pretrained encoder can do without is known when it is loaded."""
+        return "max_length", "longest", "none"
+
+    @property
+    def _layers(self) -> str:
+        """What is said of the layers beside their number."""
+        return "" if self.last_layer == "all_tokens" else ", the last layer for the first token alone"
 
 
 class ScratchModel(Transformer, Model):
@@ -128,9 +141,27 @@ class ScratchModel(Transformer, Model):
     intermediate: int = Field(default=512, ge=1, le=65536)
     config: dict[str, bool | int | float | str] = Field(default_factory=dict)  # more of its configuration
 
+    def paddings(self, data: DataSettings) -> tuple[str, ...]:
+        """Only a BERT can do without."""
+        return super().paddings(data) if self.architecture == "bert" else ("max_length", "longest")
+
+    def text(self, data: DataSettings) -> str:
+        """As of all transformers, and what the last layer computes if that is not all."""
+        return super().text(data) + self._layers
+
+    @model_validator(mode="after")
+    def _last_layer_fits(self) -> Self:
+        if self.last_layer != "all_tokens" and self.architecture != "bert":
+            raise ValueError(f"last_layer: {self.last_layer} can only be had with architecture: bert")
+        return self
+
 
 class PretrainedModel(Pretrained, Model):
     """The encoder whose tokenizer the data set uses, with its weights; the classifier on top is new."""
 
     init: Literal["pretrained"] = "pretrained"
     dropout: float | None = Field(default=None, ge=0, lt=1)  # None = the encoder's own
+
+    def text(self, data: DataSettings) -> str:
+        """As of all pretrained models, and what the last layer computes if that is not all."""
+        return super().text(data) + self._layers

@@ -16,8 +16,10 @@ from training.spec import Conditions, Work
 from training.workload import Batch, Workload
 from training.workloads.text_classification.in_run import find_tokens
 from training.workloads.text_classification.model import build_model
+from training.workloads.text_classification.padding import packed, to_longest
 from training.workloads.text_classification.problems import problem_of
 from training.workloads.text_classification.settings import Data, Model
+from training.workloads.text_classification.skipping import skip
 from training.workloads.text_classification.splits import ENCODER, TOKENIZER, open_splits
 from training.workloads.text_classification.untokenised import Tokenizing
 
@@ -40,6 +42,9 @@ class TextClassification(Workload):
 
     def build_model(self) -> torch.nn.Module:
         built = build_model(self._model, self._data, self.dataset)
+        unpadded, alone = self.work.padding == "none", self._model.last_layer == "first_token"
+        if unpadded or alone:
+            skip(built, padding=unpadded, other_tokens=alone)
         self._takes = set(inspect.signature(built.forward).parameters)
         return built
 
@@ -56,8 +61,14 @@ class TextClassification(Workload):
     def _logits(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Fp32 [samples, outputs]; not all encoders take the types of pairs."""
         tokens = {name: each for name, each in batch.items() if name != "labels" and name in self._takes}
-        logits: torch.Tensor = model(**tokens).logits
+        logits: torch.Tensor = model(**self._padded(tokens)).logits
         return logits
+
+    def _padded(self, tokens: Batch) -> Mapping[str, Any]:
+        """What the model is called with, padded as the work says."""
+        if self.work.padding == "none":
+            return packed(tokens)
+        return to_longest(tokens) if self.work.padding == "longest" else tokens
 
     def predict(self, model: torch.nn.Module, batch: Batch) -> Batch:
         return self._problem.predictions(self._logits(model, batch), batch["labels"])

@@ -201,6 +201,7 @@ def test_what_only_the_loop_heeds_is_refused() -> None:
     for name, value in (("save", "last"), ("loader_workers", 1), ("deterministic", False)):
         with pytest.raises(ValueError, match=rf"train\.py has a loop of its own, which does not heed {name}"):
             RunSpec.model_validate(made | {"conditions": {name: value}})
-    for name, value in (("checkpoint_every_epochs", 1), ("gradient_sync", "bf16"), ("schedule", "cosine")):
+    of_work = (("checkpoint_every_epochs", 1), ("gradient_sync", "bf16"), ("schedule", "cosine"))
+    for name, value in (*of_work, ("padding", "none")):
         with pytest.raises(ValueError, match=rf"train\.py has a loop of its own, which does not heed {name}"):
             RunSpec.model_validate(made | {"work": made["work"] | {name: value}})

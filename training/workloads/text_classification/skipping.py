@@ -1,0 +1,158 @@
+"""BERT without what nothing reads: padding, and the tokens of the last layer beside the first one.
+
+The weights, their names and the configuration stay those of transformers' BertForSequenceClassification. Only
+rounding differs, and which random numbers dropout draws.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from torch.nn import functional
+from transformers import AttentionInterface, BertForSequenceClassification
+from transformers.models.bert.modeling_bert import BertLayer
+
+from training.errors import WorkloadError
+
+PACKED: Final = "trainbed_packed"
+"""The name of `packed_attention` among transformers' implementations of attention."""
+
+
+def skip(network: Any, *, padding: bool, other_tokens: bool) -> None:
+    """Have a network leave out what nothing reads, from now on.
+
+    Args:
+        network: to classify with, of any architecture.
+        padding: take packed batches (`padding.packed`), and compute each sample's attention by itself.
+        other_tokens: compute the last layer for the first token of each sample alone, the one that the
+            classifier reads; keys and values are still those of all its tokens.
+
+    Raises:
+        WorkloadError: it is no BERT, or a decoder.
+    """
+    decodes = getattr(network.config, "is_decoder", False)
+    if not isinstance(network, BertForSequenceClassification) or decodes:
+        settings = {"padding: none": padding, "last_layer: first_token": other_tokens}
+        asked = [name for name, is_asked in settings.items() if is_asked]
+        kind = f"a {network.config.model_type}{' that decodes' if decodes else ''}"
+        raise WorkloadError(
+            f"{' and '.join(asked)} can only be had with a BERT that encodes, and this model is {kind}; "
+            f"leave {'them' if len(asked) > 1 else 'it'} out."
+        )
+    if padding:
+        network.config._attn_implementation = PACKED
+    if padding or other_tokens:
+        # As FSDP2 does: the layer with all its weights and hooks stays, and computes in another way.
+        network.bert.encoder.layer[-1].__class__ = _FirstToken if other_tokens else _OfPacked
+
+
+def packed_attention(
+    module: torch.nn.Module,  # noqa: ARG001  # as transformers calls it
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: None,  # noqa: ARG001  # there is no padding to hide
+    *,
+    dropout: float,
+    scaling: float,
+    lengths: list[int],
+    **_: Any,
+) -> tuple[torch.Tensor, None]:
+    """Attention of packed samples: each token sees those of its own sample.
+
+    Args:
+        module: whose attention it is.
+        query: as `key` and `value`, [1, heads, tokens, width of a head].
+        key: see there.
+        value: see there.
+        attention_mask: None.
+        dropout: share of the weights that are dropped.
+        scaling: of the products.
+        lengths: tokens of each sample.
+
+    Returns:
+        [1, tokens, heads, width of a head], and no weights.
+    """
+    queries, keys, values = (torch.split(each, lengths, dim=2) for each in (query, key, value))
+    found = _of_each(queries, keys, values, dropout, scaling)
+    return torch.cat([each.transpose(1, 2) for each in found], dim=1), None
+
+
+AttentionInterface.register(PACKED, packed_attention)
+
+
+def _of_each(
+    queries: Sequence[torch.Tensor],
+    keys: Sequence[torch.Tensor],
+    values: Sequence[torch.Tensor],
+    dropout: float,
+    scaling: float,
+) -> list[torch.Tensor]:
+    """What each sample's queries find among its own tokens, [1, heads, queries, width of a head].
+
+    Samples of equal length are computed together. (Nested tensors take longer on a CPU than padding does.)
+    """
+    alike: dict[int, list[int]] = {}
+    for number, each in enumerate(keys):
+        alike.setdefault(each.shape[2], []).append(number)
+    found: dict[int, torch.Tensor] = {}
+    for numbers in alike.values():
+        query, key, value = (torch.cat([of[number] for number in numbers]) for of in (queries, keys, values))
+        attended = functional.scaled_dot_product_attention(
+            query, key, value, dropout_p=dropout, scale=scaling
+        )
+        found |= zip(numbers, torch.split(attended, 1), strict=True)
+    return [found[number] for number in range(len(keys))]
+
+
+def _first_tokens(hidden: torch.Tensor, lengths: Sequence[int] | None) -> torch.Tensor:
+    """The first token of each sample, [samples, 1, width].
+
+    Args:
+        hidden: [samples, length, width], or packed: [1, tokens, width].
+        lengths: tokens of each packed sample; None = they are not packed.
+    """
+    if lengths is None:
+        return hidden[:, :1]
+    begins = torch.tensor([0, *lengths[:-1]], device=hidden.device).cumsum(dim=0)
+    return hidden[0].index_select(0, begins)[:, None]
+
+
+class _OfPacked(BertLayer):  # type: ignore[no-untyped-call]
+    """The last layer, of which the classifier takes the first token of each sample: [samples, 1, width]."""
+
+    def forward(self, hidden_states: torch.Tensor, *arguments: Any, **named: Any) -> torch.Tensor:
+        whole: torch.Tensor = super().forward(hidden_states, *arguments, **named)
+        return _first_tokens(whole, named["lengths"])
+
+
+class _FirstToken(BertLayer):  # type: ignore[no-untyped-call]
+    """The last layer, for the first token of each sample alone: [samples, 1, width]."""
+
+    def forward(
+        self,
+        hidden_states: torch.Tensor,
+        attention_mask: torch.Tensor | None = None,
+        *_: Any,
+        lengths: list[int] | None = None,
+        **__: Any,
+    ) -> torch.Tensor:
+        own, first = self.attention.self, _first_tokens(hidden_states, lengths)
+        query, key, value = (
+            project(of).unflatten(-1, (-1, own.attention_head_size)).transpose(1, 2)
+            for project, of in ((own.query, first), (own.key, hidden_states), (own.value, hidden_states))
+        )
+        dropout = own.dropout.p if self.training else 0.0
+        if lengths is None:
+            mask = None if attention_mask is None else attention_mask[:, :, :1]
+            found = functional.scaled_dot_product_attention(
+                query, key, value, attn_mask=mask, dropout_p=dropout, scale=own.scaling
+            )
+        else:
+            keys, values = (torch.split(each, lengths, dim=2) for each in (key, value))
+            found = torch.cat(_of_each(query.split(1), keys, values, dropout, own.scaling))
+        attended = self.attention.output(found.transpose(1, 2).flatten(2), first)
+        layer: torch.Tensor = self.feed_forward_chunk(attended)  # type: ignore[no-untyped-call]
+        return layer
