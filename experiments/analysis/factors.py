@@ -36,6 +36,7 @@ from experiments.analysis.attribution import (
 )
 from experiments.analysis.comparisons import sibling
 from experiments.analysis.figures import REPETITION, Cell, Figures
+from experiments.analysis.own_clock import own_ms
 from experiments.analysis.pairing import paired_by_seed
 from experiments.analysis.statistics import Difference
 from experiments.records.record import Record
@@ -78,6 +79,7 @@ class Recipes:
     workers: int
     epochs: int
     costs: Mapping[Measure, Costs]  # of each measure that all these runs have
+    own_clock: bool  # step_ms is by the script's own clock, not of train_s
     named: Cause | None  # of all measures, the largest cost in noise floors that may be claimed
     floors: Mapping[Measure, float]  # noise floors, of the measures that have one
     confounded: list[str]  # what the runs can't tell apart, in words
@@ -88,12 +90,12 @@ class Recipes:
 
     @property
     def stack_alone(self) -> Difference:
-        """The stack itself, in ms of train_s a step."""
+        """The stack itself, in ms a step."""
         return self.costs["step_ms"].stack_alone
 
     @property
     def effects(self) -> list[FactorEffect]:
-        """The factors, in ms of train_s a step."""
+        """The factors, in ms a step."""
         return self.costs["step_ms"].effects
 
     @property
@@ -124,7 +126,10 @@ def recipes(figures: Figures, floor: float | None = None) -> list[Recipes]:
 
 
 def _floors(figures: Figures) -> dict[Measure, float]:
-    """The noise floors but for that of a step, by the baseline's repeated runs: the largest of all cells."""
+    """The noise floors by the baseline's repeated runs, the largest of all cells.
+
+    That of a step is only among them if scripts measure it; that of train_s is known as a fraction.
+    """
     repeated = [
         pairs
         for cell in figures.cells
@@ -142,7 +147,8 @@ def _floors(figures: Figures) -> dict[Measure, float]:
         twice = [(_times(first), _times(again)) for again, first in pairs]
         for name, floor in noise_floors(twice, figures.campaign.looks * len(repeated)).items():
             found[name] = max(floor, found.get(name, 0.0))
-    found.pop("step_ms", None)  # that of train_s is known as a fraction
+    if not any(own_clock(cell) for cell in figures.cells):
+        found.pop("step_ms", None)
     return found
 
 
@@ -213,6 +219,7 @@ def _recipes(
         workers=cells[0].workers,
         epochs=cells[0].epochs,
         costs=costs,
+        own_clock=own_clock(cells[0]),
         named=found.named,
         floors=floors,
         confounded=[_words(term, baseline, other) for term in lost],
@@ -274,7 +281,14 @@ def _times(record: Record) -> dict[Measure, float]:
     # The test split is evaluated outside of all epochs, and a program with its own loop names what it likes.
     if record.phases is not None and record.epochs and not (work.data.test or work.data.has_own_loop):
         in_steps_s = sum(epoch.seconds for epoch in record.epochs) - record.phases["evaluation"]
-    return times_of(record.train_s or 0.0, work.steps, in_steps_s, record.total_s)
+    found = times_of(record.train_s or 0.0, work.steps, in_steps_s, record.total_s)
+    own = own_ms(record)
+    return found if own is None else {**found, "step_ms": own}
+
+
+def own_clock(cell: Cell) -> bool:
+    """Whether the runs of a cell measure their steps themselves."""
+    return any(own_ms(record) is not None for record in cell.records)
 
 
 def _words(term: Term, baseline: str, other: str) -> str:

@@ -65,15 +65,16 @@ def own_clock(figures: Figures) -> list[OwnClock]:
 
 
 def _pairs(cell: Cell, base: Cell) -> list[tuple[float, float]]:
-    if not cell.metric.endswith(SUFFIX):
-        return []
-    both = [(_ms(own), _ms(other)) for own, other in paired_by_seed(cell.records, base.records)]
+    both = [(own_ms(own), own_ms(other)) for own, other in paired_by_seed(cell.records, base.records)]
     return [(own, other) for own, other in both if own is not None and other is not None]
 
 
-def _ms(record: Record) -> float | None:
-    """The mean over the epochs that have it."""
-    name = record.specification.work.data.metric
+def own_ms(record: Record) -> float | None:
+    """Milliseconds a step by a script's own clock, the mean over its epochs; None if it has none."""
+    data = record.specification.work.data
+    name = data.metric
+    if not (data.has_own_loop and name.endswith(SUFFIX)):
+        return None
     values = [value for epoch in record.epochs if (value := epoch.metric(name)) is not None]
     return fmean(values) if values else None
 

@@ -19,6 +19,7 @@ from experiments.analysis.comparisons import sibling
 from experiments.analysis.dissertation import Dissertation
 from experiments.analysis.factors import MS, FactorEffect, Recipes
 from experiments.analysis.figures import REPETITION, Cell, Figures
+from experiments.analysis.own_clock import own_ms
 from experiments.analysis.pairing import paired_by_seed
 from experiments.analysis.statistics import Difference, mean_difference
 from experiments.analysis.step_samples import (
@@ -315,7 +316,8 @@ def _number(text: str) -> Any:
 
 
 def _step_ms(record: Record) -> float:
-    return (record.train_s or 0.0) / record.specification.work.steps * MS
+    own = own_ms(record)
+    return (record.train_s or 0.0) / record.specification.work.steps * MS if own is None else own
 
 
 def _outside_s(record: Record) -> float:

@@ -43,8 +43,9 @@ MEANING: Final[dict[Kind, str]] = {
         "dissertation's."
     ),
     "script": (
-        "It does no work of the dissertation's; its start and its imports are in its train_s, spread over "
-        "its steps. These figures are in no sum, and stand beside none of the dissertation's."
+        "It does no work of the dissertation's. A script that is judged by a metric in milliseconds measures "
+        "its steps itself; of others, its start and its imports are spread over its steps. These figures are "
+        "in no sum, and stand beside none of the dissertation's."
     ),
 }
 ANOTHER: Final = "no: another row counts"

@@ -40,7 +40,7 @@ def factors_table(found: Sequence[Recipes], doubt: str = "") -> Table:
         title=TITLE,
         before=doubt
         + (
-            "Milliseconds of train_s a step, evaluation included, over pairs of runs with the same seed. A "
+            f"{_measured(found)}, over pairs of runs with the same seed. A "
             f"factor that costs every stack the same explains nothing of a ratio to {baseline}: that can be "
             "only what the stack adds by itself, with every factor at its first value, which no factor here "
             "explains, or what it pays more for a factor. In brackets are 95 % intervals that hold all at "
@@ -55,6 +55,12 @@ def factors_table(found: Sequence[Recipes], doubt: str = "") -> Table:
         rows=[row for each in found for row in _rows(each, "step_ms")],
         after=[remark for each in found for remark in _remarks(each)],
     )
+
+
+def _measured(found: Sequence[Recipes]) -> str:
+    if any(each.own_clock for each in found):
+        return "Milliseconds a step, on the script's own clock"
+    return "Milliseconds of train_s a step, evaluation included"
 
 
 def factors_once_table(found: Sequence[Recipes], doubt: str = "") -> Table:

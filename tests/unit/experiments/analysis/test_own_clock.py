@@ -14,6 +14,7 @@ from experiments.campaign.plan import PlannedRun
 from experiments.records.record import Record
 from experiments.report.export_rows import export_rows
 from experiments.report.sections.conclusions import conclusions
+from experiments.report.sections.factors import factors_table
 from experiments.report.sections.own_clock import own_clock_table
 from tests.unit.experiments.analysis.test_figures import of_specification
 from tests.unit.experiments.made_up_records import campaign, record, spec
@@ -105,3 +106,19 @@ def test_no_less_is_claimed_than_repeated_runs_are_apart(tmp_path: Path) -> None
 
 def test_a_metric_in_other_units_is_no_clock(tmp_path: Path) -> None:
     assert analysed(tmp_path, metric="loss", ddp=BASE, spark=SLOW).own_clock == []
+
+
+def test_factors_go_by_it_too_with_its_own_noise_floor(tmp_path: Path) -> None:
+    again = {0: [value + (-1) ** at * 0.02 for at, value in enumerate(BASE[0])]}
+    (found,) = analysed(tmp_path, ddp=BASE, again=again, spark=SLOW).recipes
+    (effect,) = found.effects
+    assert found.own_clock and 0.02 < found.floors["step_ms"] < 0.06
+    assert found.stack_alone.mean == pytest.approx(0.0306)
+    assert (effect.on_baseline.mean, effect.more_on_other.mean) == pytest.approx((0.402, 1.9694))
+    assert "Milliseconds a step, on the script's own clock," in factors_table([found]).before
+
+
+def test_factors_of_a_script_without_it_go_by_train_s(tmp_path: Path) -> None:
+    (found,) = analysed(tmp_path, metric="loss", ddp=BASE, spark=SLOW).recipes
+    assert not found.own_clock and found.stack_alone.mean == pytest.approx(0.0)
+    assert "Milliseconds of train_s a step" in factors_table([found]).before
