@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal
@@ -13,6 +14,23 @@ from experiments.util.models import FrozenModel
 
 SHORT, LONG = 20, 100  # its lengths, in epochs
 FILE: Final = Path(__file__).parent / "dissertation.yml"
+
+Quantity = Literal[
+    "seconds of training",
+    "seconds per epoch",
+    "accuracy",
+    "speed-up",
+    "efficiency, %",
+    "time over DDP's",
+    "seconds per epoch beyond DDP's",
+    "% beyond DDP's",
+    "seconds per epoch, long over short",
+]
+
+BASE: Final = "ddp"  # the stack that it holds the others against
+OVER: Final[Quantity] = "time over DDP's"
+BEYOND: Final[Quantity] = "seconds per epoch beyond DDP's"
+PERCENT: Final[Quantity] = "% beyond DDP's"
 
 
 class PublishedRun(FrozenModel):
@@ -50,8 +68,8 @@ class Comparison(FrozenModel):
     overhead: float
     speed_up: float
     efficiency: float  # %
-    more_s_per_epoch: float
-    more_percent: float
+    more_s_per_epoch: float | None  # None: a dash, as it is DDP's own row
+    more_percent: float | None
 
 
 class Printed(FrozenModel):
@@ -59,6 +77,34 @@ class Printed(FrozenModel):
 
     linearity: list[Linearity]
     comparison: list[Comparison]
+
+
+class PrintedRow(FrozenModel):
+    """What a row of a table says of all its figures."""
+
+    stack: str = ""  # "": the table says it
+    workers: int = 0  # 0: the columns say it
+    epochs: list[int] = Field(default_factory=list)  # empty: the table or the columns say it
+
+
+class PrintedColumn(FrozenModel):
+    """A column of a table, and what it says of all its figures."""
+
+    head: str
+    quantity: Quantity
+    workers: int = 0  # 0: the rows say it
+    epochs: list[int] = Field(default_factory=list)  # two: of these lengths, compared
+
+
+class PrintedTable(FrozenModel):
+    """One of tables 5.1 to 5.9."""
+
+    number: str
+    title: str
+    stack: str = ""
+    epochs: list[int] = Field(default_factory=list)
+    rows: list[PrintedRow]
+    columns: list[PrintedColumn]
 
 
 class Question(FrozenModel):
@@ -118,6 +164,7 @@ class Dissertation(FrozenModel):
     work: str
     runs: list[PublishedRun] = Field(min_length=1)
     printed: Printed
+    tables: list[PrintedTable]
     questions: list[Question]
     aspects: list[Aspect]
     features: dict[str, dict[str, PublishedFeature]]  # by feature and stack
@@ -140,9 +187,34 @@ class Dissertation(FrozenModel):
             (r for r in self.runs if (r.stack, r.workers, r.epochs) == (stack, workers, epochs)), None
         )
 
+    def figure(self, quantity: Quantity, stack: str, workers: int, epochs: Sequence[int]) -> float | None:
+        """A figure as its tables print it; None where they have a dash.
+
+        Args:
+            quantity: what of.
+            stack: one that it compares.
+            workers: 1 or 2.
+            epochs: one of its lengths, or both of a quantity that compares them.
+        """
+        run = self.run(stack, workers, epochs[0])
+        line = next(each for each in self.printed.linearity if (each.stack, each.workers) == (stack, workers))
+        comparison = next(each for each in self.printed.comparison if each.stack == stack)
+        assert run is not None  # a test asks for every figure of every table
+        return {
+            "seconds of training": run.seconds,
+            "accuracy": run.accuracy,
+            "seconds per epoch": line.per_epoch_20 if epochs[0] == SHORT else line.per_epoch_100,
+            "seconds per epoch, long over short": line.ratio,
+            OVER: comparison.overhead,
+            "speed-up": comparison.speed_up,
+            "efficiency, %": comparison.efficiency,
+            BEYOND: comparison.more_s_per_epoch,
+            PERCENT: comparison.more_percent,
+        }[quantity]
+
     def overhead(self, stack: str, workers: int, epochs: int = 20) -> float | None:
         """A stack's time over DDP's; None unless it measured both."""
-        own, ddp = self.run(stack, workers, epochs), self.run("ddp", workers, epochs)
+        own, ddp = self.run(stack, workers, epochs), self.run(BASE, workers, epochs)
         return own.seconds / ddp.seconds if own and ddp else None
 
     def speed_up(self, stack: str, workers: int, epochs: int = 20) -> float | None:

@@ -4,29 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-from experiments.analysis.dissertation import LONG, SHORT, Dissertation, PublishedRun
+from experiments.analysis.dissertation import LONG, SHORT, Dissertation, PublishedRun, Quantity
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.pairing import paired_by_seed
 from experiments.analysis.statistics import mean_difference, paired_ratio
 from experiments.matrix.model import CONDITION_FIELDS
 from experiments.records.record import Record
 
-Quantity = Literal[
-    "seconds of training",
-    "seconds per epoch",
-    "accuracy",
-    "speed-up",
-    "efficiency, %",
-    "time over DDP's",
-    "seconds per epoch beyond DDP's",
-    "seconds per epoch, long over short",
-]
-
-
-#: Of these it means something how many times as large they are here: they are ratios themselves.
-RATIOS: Final = ("speed-up", "efficiency, %", "time over DDP's", "seconds per epoch, long over short")
 MAIN_TABLES: Final = ("5.7", "5.8", "5.9")  # they have two workers and the short runs alone
 
 
@@ -45,18 +31,13 @@ class PublishedFigure:
     published: float
     runs: int  # that `here` comes from, or pairs of them
     published_runs: int
-    low: float | None = None  # ends of the 95 % interval of `here`, where it comes from several pairs
+    low: float | None = None  # ends of the 95 % interval of `here`, where it comes from several runs or pairs
     high: float | None = None
 
     @property
     def is_printed(self) -> bool:
         """Whether its tables have it; if not, it follows from the same times as their figures do."""
         return self.tables[0] not in MAIN_TABLES or (self.workers, self.published_epochs) == (2, (SHORT,))
-
-    @property
-    def ratio(self) -> float | None:
-        """`here` over `published`, of quantities for which that means something."""
-        return self.here / self.published if self.here is not None and self.quantity in RATIOS else None
 
 
 @dataclass(frozen=True)
@@ -122,13 +103,16 @@ def _alone(pair: _Pair, reference: Dissertation) -> Iterator[PublishedFigure]:
     cell, there = pair.cell, reference.run(pair.cell.stack, pair.cell.workers, pair.length)
     if there is None or cell.train_s is None:
         return
-    mean = cell.train_s.mean / pair.epochs
-    seconds = cell.train_s
-    yield _row(pair, (there.table,), "seconds of training", seconds.mean, there.seconds, seconds.n)
-    yield _row(pair, ("5.4",), "seconds per epoch", mean, there.per_epoch, seconds.n)
-    if cell.accuracy is not None and there.accuracy is not None:
+    seconds, share = cell.train_s, 1 / pair.epochs
+    row = _row(pair, (there.table,), "seconds of training", seconds.mean, there.seconds, seconds.n)
+    yield _with_ends(row, seconds.low, seconds.high)
+    row = _row(pair, ("5.4",), "seconds per epoch", seconds.mean * share, there.per_epoch, seconds.n)
+    yield _with_ends(row, seconds.low, seconds.high, share)
+    accuracy = cell.metrics.get("accuracy")
+    if accuracy is not None:
         table = "5.6" if pair.length == LONG else "5.5"
-        yield _row(pair, (table,), "accuracy", cell.accuracy.accuracy, there.accuracy, cell.accuracy.n)
+        row = _row(pair, (table,), "accuracy", accuracy.mean, there.accuracy, accuracy.n)
+        yield _with_ends(row, accuracy.low, accuracy.high)
 
 
 def _speed_up(pair: _Pair, reference: Dissertation) -> Iterator[PublishedFigure]:

@@ -14,7 +14,7 @@ from experiments.cluster.progress import duration
 from experiments.cluster.room import cores_used, differences, spare_cores
 from experiments.report.data_words import data_words
 from experiments.report.formats import TENTHS, Format, number
-from experiments.report.names import NOT_NEEDED, cells_name
+from experiments.report.names import NOT_NEEDED, cells_name, setting_text, value_text
 from experiments.util.screen import Screen
 from experiments.util.words import counted, listed
 
@@ -24,7 +24,8 @@ def show_plan(
 ) -> None:
     """The plan as a table: which runs can't be made here and why, and how long the others took before.
 
-    Below it, how the workers differ, which of them runs go to, and which cores no run uses.
+    Below it, which runs are the same here, how the workers differ, which of them runs go to, and which cores
+    no run uses.
     """
     rows = []
     for at, run in enumerate(plan, start=1):
@@ -72,6 +73,7 @@ def plan_as_json(
 
 def _about(workers: Mapping[str, Node], plan: Sequence[PlannedRun]) -> Iterator[str]:
     """What somebody who plans runs should know of the workers, a sentence each."""
+    yield from _same_texts(workers, plan)
     differ = differences(workers)
     if differ:
         yield f"The workers differ in {listed(differ)}; the slowest sets the pace of a run."
@@ -86,6 +88,26 @@ def _about(workers: Mapping[str, Node], plan: Sequence[PlannedRun]) -> Iterator[
     if spare := spare_cores(workers, used):
         told = listed([f"{number} of {name}" for name, number in spare.items()])
         yield f"Cores that no run uses: {told} (a run uses {used} of each worker; worker_threads sets it)."
+
+
+def _same_texts(workers: Mapping[str, Node], plan: Sequence[PlannedRun]) -> Iterator[str]:
+    """Which settings of the matrix make no difference on these workers, a sentence each."""
+    doubled: dict[str, int] = {}
+    for run in plan:
+        every = [run.axes, *run.also]
+        named = [name for name in run.axes if len({value_text(axes.get(name)) for axes in every}) > 1]
+        values = [setting_text({name: axes[name] for name in named}) for axes in every]
+        if named:
+            text = " and ".join(sorted(set(values)))
+            doubled[text] = doubled.get(text, 0) + 1
+    for text, count in doubled.items():
+        yield f"The same on this cluster, so each is made once: {counted(count, 'run')} with {text}."
+    every_core = any(run.specification.conditions.tokenizer_threads == "all" for run in plan)
+    if every_core and all(node.cores == 1 for node in workers.values()):
+        yield (
+            "Every worker has one core, so tokenizer_threads all is one thread here, as is one: their runs "
+            "are made, and differ in name alone."
+        )
 
 
 def _places_text(runs: Sequence[PlannedRun], *, alike: bool) -> str:

@@ -40,12 +40,12 @@ def as_latex(name: str, paragraph: str, tables: Sequence[Table]) -> str:
     Args:
         name: of the campaign.
         paragraph: what comes first.
-        tables: one environment each, labelled by its title.
+        tables: one environment each and one for each of its parts, labelled by its title.
     """
     parts = [
         f"% The tables of {name}, for \\input; \\usepackage{{booktabs}} in the preamble.",
         escaped(paragraph),
-        *(_table(table) for table in tables),
+        *(_table(each) for table in tables for each in (table, *table.parts) if each.rows),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 

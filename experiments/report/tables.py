@@ -26,6 +26,7 @@ class Table:
     rows: Sequence[Sequence[Value | str]]
     after: list[str] = field(default_factory=list)  # remarks below it
     marked: list[int] = field(default_factory=list)  # indices of the rows that call for attention
+    parts: Sequence[Table] = ()  # of the same section, below it, each under its own title
 
     @property
     def cells(self) -> list[list[Value]]:

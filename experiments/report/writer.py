@@ -152,7 +152,7 @@ def _details(analysis: Analysis) -> list[Table]:
         *([] if figures.campaign.simulated else [decisions_table(analysis)]),
         records_table(figures),
     ]
-    return [table for table in tables if table.rows]
+    return [table for table in tables if table.rows or table.parts]
 
 
 def _content(analysis: Analysis) -> dict[str, Any]:

@@ -79,6 +79,32 @@ def test_below_the_plan_is_how_workers_differ_and_which_cores_no_run_uses(
     )
 
 
+def test_below_the_plan_is_which_runs_are_the_same_here(
+    made: Campaign, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def told(conditions: dict[str, Any], cores: int, **also: Any) -> list[str]:
+        run = planned("ddp", 2)
+        changed = run.specification.conditions.model_copy(update=conditions)
+        update = {"specification": run.specification.model_copy(update={"conditions": changed})}
+        run = run.model_copy(update=update | {"axes": run.axes | conditions, "also": [run.axes | also]})
+        workers = {name: node.model_copy(update={"cores": cores}) for name, node in WORKERS.items()}
+        show_plan(Screen(), [run, run], "made", Estimates(made.folder.parent.parent, {}), workers)
+        lines = capsys.readouterr().out.splitlines()
+        return [line for line in lines if "same" in line or "tokenizer" in line]
+
+    assert told({"threads": 1}, 1, threads="cluster") == [
+        "The same on this cluster, so each is made once: 2 runs with threads 1 and threads cluster."
+    ]
+    assert told({"threads": 1}, 1, threads=1) == []
+    one_core = (
+        "Every worker has one core, so tokenizer_threads all is one thread here, as is one: their runs "
+        "are made, and differ in name alone."
+    )
+    all_threads = {"tokenizer_threads": "all"}
+    assert told(all_threads, 1, **all_threads) == [one_core]
+    assert told(all_threads, 2, **all_threads) == []
+
+
 def test_a_campaign(made: Campaign, capsys: pytest.CaptureFixture[str]) -> None:
     screen = Screen()
     show_work(screen, made)

@@ -10,9 +10,10 @@ from experiments.report.writer import report_tables
 
 
 def tables(made: Campaign) -> dict[str, Table]:
-    """Its tables by title."""
+    """Its tables and their parts by title."""
     analysis = analyse(made)
-    return {table.title: table for table in [times_table(analysis.figures), *report_tables(analysis)]}
+    found = [times_table(analysis.figures), *report_tables(analysis)]
+    return {each.title: each for table in found for each in (table, *table.parts)}
 
 
 def rows(table: Table) -> list[dict[str, str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from math import exp, log
 from pathlib import Path
@@ -15,12 +16,15 @@ import pytest
 from scipy import stats
 
 from experiments.analysis.analysis import analyse
+from experiments.analysis.dissertation import OVER, PERCENT, dissertation
+from experiments.analysis.dissertation_tables import filled_tables
 from experiments.analysis.figures import figures_of
 from experiments.analysis.statistics import Ratio
 from experiments.analysis.verdicts import Outcome, is_small
 from experiments.campaign.plan import PlannedRun
 from experiments.report.formats import CHANGE, COUNT, MINUS, NOTHING, P_VALUE, PERCENT, RATIO, Format, Value
 from experiments.report.sections.conclusions import conclusions
+from experiments.report.sections.dissertation import FOLLOWING
 from experiments.report.sections.hardware import gpus_table
 from experiments.report.sections.phases import TITLE as PHASES
 from experiments.report.sections.times import TITLE as TIMES
@@ -31,6 +35,8 @@ from tests.unit.experiments.analysis.test_figures import of_specification
 from tests.unit.experiments.console.test_screens import kept
 from tests.unit.experiments.made_up_records import campaign, planned, quick, record, seeds, spec, with_batches
 from tests.unit.experiments.report.drawn import rows, tables
+
+BESIDE = {table.number: f"Table {table.number}: {table.title}" for table in dissertation().tables}
 
 
 @pytest.mark.parametrize(
@@ -105,12 +111,9 @@ def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path)
     (said,) = [each for each in conclusions(analysis) if "2 workers train" in each]
     assert f"{low:.2f} to {high:.2f}" in said and f"({low * 50:.0f} to {high * 50:.0f} %)" in said
     assert "3 seeds" in said and "ddp" in said
-    here = {
-        (row["stack"], row["workers"], row["quantity"]): row["here"]
-        for row in rows(shown["Beside the dissertation"])
-    }
-    assert here["ddp", "2", "speed-up"] == speed_up
-    assert here["ddp", "2", "efficiency, %"] == efficiency.replace(" %", "")
+    base, *_ = rows(shown[BESIDE["5.8"]])
+    assert base["speed-up (2 GPUs), here"] == speed_up
+    assert base["scaling efficiency (%), here"] == efficiency.replace(" %", "")
     over = ends(times["spark", 1], times["ddp", 1])
     ours = [each for each in analysis.published if each.here is not None]
     beside = {each.tables: each for each in ours if (each.stack, each.workers) == ("spark", 1)}
@@ -118,8 +121,9 @@ def test_ratios_are_paired_and_have_the_same_interval_everywhere(tmp_path: Path)
     assert (ratio.here, ratio.low, ratio.high) == pytest.approx(over)
     # (5, 5, 7) s per epoch: 5.67 ± 4.3027 x 1.1547 / √3.
     assert (beyond.here, beyond.low, beyond.high) == pytest.approx((5.67, 2.80, 8.54), abs=0.005)
-    for each in (ratio, beyond):
-        assert here["spark", "1", each.quantity] == f"{each.here:.2f} ({each.low:.2f} to {each.high:.2f})"
+    here = {(row["quantity"], row["workers"]): row["here"] for row in rows(shown[FOLLOWING])}
+    assert here[ratio.quantity, "1"] == f"{ratio.here:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+    assert here[beyond.quantity, "1"] == f"{beyond.here:+.2f} ({beyond.low:+.2f} to {beyond.high:+.2f})"
     whole = ends(*(tuple(each + 10 for each in times[stack, 1]) for stack in ("spark", "ddp")))
     told = [f"{(each - 1) * 100:+.1f}" for each in whole]
     assert f"{told[0]} % ({told[1]} to {told[2]})" in first[2].values()
@@ -314,12 +318,12 @@ def test_cells_that_differ_in_a_setting_are_told_apart(tmp_path: Path) -> None:
     made = with_batches(tmp_path, cells_made)
     shown = tables(made)
     names = [f"{stack}, batch_per_worker {batch}" for stack, batch in times]
-    per_epoch = {
-        row["stack"]: row["here"]
-        for row in rows(shown["Beside the dissertation"])
-        if row["quantity"] == "seconds per epoch" and row["n here"] != "\N{EN DASH}"
+    # A row of table 5.9 for each of our settings; of a stack that was not run, the dissertation's alone.
+    per_epoch = {row["framework"]: row["time per epoch (s), here"] for row in rows(shown[BESIDE["5.9"]])}
+    assert {name: text.split(" (")[0] for name, text in per_epoch.items()} == {
+        **dict(zip(names, ("5.25", "4.25", "7.75", "8.25"), strict=True)),
+        "determined": NOTHING,
     }
-    assert per_epoch == dict(zip(names, ("5.25", "4.25", "7.75", "8.25"), strict=True))
     assert [row["stack"] for row in rows(shown["Against ddp"])] == names[2:]
     paths = {path.name: path for path in write_report(made)}
     exported = csv.read_csv(paths["figures.csv"]).to_pylist()
@@ -515,37 +519,114 @@ def test_settings_of_the_cluster_are_of_different_blocks_and_the_table_says_so(t
     assert "link_rate" in remark and "blocks" in remark
 
 
-def test_the_dissertation_stands_beside(tmp_path: Path) -> None:
-    table = tables(quick(tmp_path))["Beside the dissertation"]
-    found = {(row["stack"], row["workers"], row["quantity"]): row for row in rows(table)}
-    shown, nothing = ("here", "dissertation", "ratio", "n here", "n there"), "\N{EN DASH}"
-    for key, expected in (
-        (("spark", "2", "time over DDP's"), ["1.25", "2.87", "0.436", "1", "5"]),
-        (("ddp", "2", "speed-up"), ["1.56", "1.36", "1.151", "1", "5"]),
-        (("ddp", "2", "efficiency, %"), ["78", "68"]),
-        (("ddp", "1", "seconds per epoch"), ["25.00", "33.86", nothing]),
-        (("spark", "2", "seconds per epoch beyond DDP's"), ["4.00", "46.62"]),
-    ):
-        assert [found[key][name] for name in shown][: len(expected)] == expected
-    assert {(row["epochs"], row["epochs there"]) for row in found.values()} == {("2", "20"), (nothing, "20")}
-    # Of a stack that was not run there is the dissertation's figure alone.
-    for key, there in (
-        (("determined", "1", "seconds of training"), "833.14"),
-        (("determined", "2", "seconds of training"), "605.56"),
-        (("determined", "2", "time over DDP's"), "1.21"),
-        (("determined", "2", "efficiency, %"), "69"),
-        (("determined", "1", "accuracy"), "0.8279"),
-    ):
-        assert [found[key][name] for name in shown] == [nothing, there, nothing, nothing, "5"]
-    assert (
-        len(found) == 6 * 3 + 3 * 2 + 4 * 2
-    )  # tables 5.1 to 5.5 for six cells, 5.8 for three, 5.7 and 5.9 for four
-    assert any("34.00 s" in remark for remark in table.after)
+def test_the_dissertations_tables_look_like_themselves(tmp_path: Path) -> None:
+    shown = tables(quick(tmp_path))
+
+    def cells(number: str, heads: Sequence[str]) -> list[list[str]]:
+        return [[row[head] for head in heads] for row in rows(shown[BESIDE[number]])]
+
+    heads = [f"{name}, {side}" for name in ("mean time (s)", "mean accuracy") for side in ("there", "here")]
+    assert cells("5.1", ["configuration", "epochs there", *heads, "epochs here", "n here", "n there"]) == [
+        ["1 GPU", "20", "677.10", "50.00", "0.8284", "0.7800", "2", "1", "5"],
+        ["2 GPUs", "20", "498.99", "32.00", "0.8259", "0.7800", "2", "1", "5"],
+        # Of a length that was not run, the dissertation's figures stay.
+        ["1 GPU", "100", "3399.48", NOTHING, "0.8273", NOTHING, NOTHING, NOTHING, "1"],
+        ["2 GPUs", "100", "2510.63", NOTHING, "0.8314", NOTHING, NOTHING, NOTHING, "1"],
+    ]
+    # And of a stack that was not run.
+    assert {row[-1] for row in cells("5.2", heads)} == {NOTHING}
+    assert cells("5.4", ["framework", "100 epochs (s/epoch), there", "ratio, there", "ratio, here"])[:2] == [
+        ["ddp (1 GPU)", "34.00", "1.00", NOTHING],  # as printed, not as it follows from table 5.1
+        ["ddp (2 GPUs)", "25.11", "1.01", NOTHING],
+    ]
+    assert cells("5.5", ["framework", "1 GPU, there", "2 GPUs, there"]) == [
+        ["ddp", "0.8284", "0.8259"],
+        ["determined", "0.8279", "0.8289"],
+        ["spark", "0.8249", "0.8236"],
+    ]
+    over = [f"overhead vs DDP (2 GPUs), {side}" for side in ("there", "here")]
+    assert cells("5.7", ["framework", "2 GPUs (s), here", *over]) == [
+        ["ddp", "32.00", "1.00 (baseline)", "1.00 (baseline)"],
+        ["determined", NOTHING, "1.21", NOTHING],
+        ["spark", "40.00", "2.87", "1.25"],
+    ]
+    assert cells("5.8", ["scaling efficiency (%), there", "scaling efficiency (%), here"])[0] == ["68", "78"]
+    more = [f"overhead vs DDP ({unit}), {side}" for unit in "s%" for side in ("there", "here")]
+    assert cells("5.9", more) == [
+        [f"{NOTHING} (baseline)"] * 4,
+        ["+5.33", NOTHING, "+21", NOTHING],
+        ["+46.62", "+4.00", "+187", "+25"],
+    ]
+    assert any("34.00 s" in remark for remark in shown["Beside the dissertation"].after)
     # Tables 5.7 and 5.9 have two GPUs alone.
-    for workers, numbers in (("2", ("5.7", "5.9")), ("1", ("after 5.7", "after 5.9"))):
-        quantities = ("time over DDP's", "seconds per epoch beyond DDP's")
-        assert tuple(found["spark", workers, name]["table"] for name in quantities) == numbers
-    assert found["ddp", "2", "speed-up"]["table"] == "5.8" and found["ddp", "1", "accuracy"]["table"] == "5.5"
+    assert [(row["after table"], row["workers"], row["there"]) for row in rows(shown[FOLLOWING])] == [
+        ("5.7", "1", "3.72"),
+        ("5.9", "1", "+92.19"),
+    ]
+
+
+def test_without_a_run_of_the_base_it_is_no_baseline_here(tmp_path: Path) -> None:
+    made = campaign(tmp_path, [planned("spark", 2)], [record("spark", 2, 40.0, 60.0)])
+    base, _, spark = rows(tables(made)[BESIDE["5.7"]])
+    over = "overhead vs DDP (2 GPUs), "
+    assert [base[over + side] for side in ("there", "here")] == ["1.00 (baseline)", NOTHING]
+    assert (spark["2 GPUs (s), here"], spark[over + "here"]) == ("40.00", NOTHING)
+
+
+def test_every_figure_of_ours_is_in_a_table_and_in_the_export(tmp_path: Path) -> None:
+    lengths = {2: 12.0, 10: 54.0}
+    cells_made = [
+        (stack, workers, epochs, 32, [more * seconds / workers + seed for seed in (1, 2, 3)])
+        for stack, more in (("ddp", 1.0), ("spark", 1.5))
+        for workers in (1, 2)
+        for epochs, seconds in lengths.items()
+    ]
+    analysis = analyse(with_batches(tmp_path, cells_made))
+    filled = filled_tables(analysis.published, analysis.dissertation)
+    held = [cell.here for table in filled for row in table.rows for cell in row.figures if cell.here]
+    ours = [each for each in analysis.published if each.here is not None]
+    for each in ours:
+        assert (each in held) == each.is_printed
+    assert {each.tables[0] for each in ours} == {f"5.{number}" for number in (1, 3, 4, 5, 6, 7, 8, 9)}
+    (linear,) = [table for table in filled if table.printed.number == "5.4"]
+    assert [row.epochs for row in linear.rows if row.stack == "spark"] == [(2, 10)] * 2
+    (percent,) = [each for each in held if each.quantity == PERCENT]
+    (ratio,) = [each for each in ours if each.quantity == OVER and each.is_printed]
+    assert [percent.here, percent.low, percent.high] == [
+        pytest.approx((end - 1) * 100) for end in (ratio.here, ratio.low, ratio.high) if end is not None
+    ]
+
+
+def test_several_lengths_beside_one_of_the_dissertations_have_a_row_each(tmp_path: Path) -> None:
+    made = with_batches(tmp_path, [("ddp", 1, epochs, 32, [10.0 * epochs]) for epochs in (5, 10, 15)])
+    first = rows(tables(made)[BESIDE["5.1"]])
+    assert [(row["configuration"], row["epochs here"], row["mean time (s), here"]) for row in first[:4]] == [
+        ("1 GPU, batch_per_worker 32", "5", "50.00"),
+        ("1 GPU, batch_per_worker 32", "10", "100.00"),
+        ("1 GPU, batch_per_worker 32", "15", "150.00"),
+        ("2 GPUs", NOTHING, NOTHING),
+    ]
+
+
+def test_the_dissertations_tables_are_in_every_form_of_the_report(tmp_path: Path) -> None:
+    written = {path.name: path for path in write_report(quick(tmp_path))}
+    for name, head, table in (
+        ("report.md", "### {}", "| configuration | epochs there |"),
+        (
+            "report.html",
+            "<h3>{}</h3>",
+            'data-label="mean time (s), there" data-value="677.1">677.10</td>',
+        ),
+        ("tables.tex", r"\caption{{{}}}", "1 GPU & 20 & 677.10 &"),
+    ):
+        text = written[name].read_text(encoding="utf-8")
+        assert table in text
+        for title in (*BESIDE.values(), FOLLOWING):
+            assert text.count(head.format(title)) == 1, title
+    tex = written["tables.tex"].read_text(encoding="utf-8")
+    assert r"\caption{Beside the dissertation}" not in tex  # it has no rows of its own
+    labels = re.findall(r"\\label\{(.*?)\}", tex)
+    assert len(labels) == len(set(labels)) > len(BESIDE)
 
 
 def test_of_two_lengths_each_stands_for_one_of_the_dissertations(tmp_path: Path) -> None:
