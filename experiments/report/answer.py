@@ -12,7 +12,7 @@ from experiments.analysis.answer import Answer, answers, bounds, explained, unex
 from experiments.analysis.statistics import Difference
 from experiments.analysis.step_samples import PUBLISHED, Samples
 from experiments.analysis.suspects import KINDS, Doubt, Kind, Sum, Suspect
-from experiments.report.answer_plots import answer_plots, suspect_text
+from experiments.report.answer_plots import answer_plots, narrow_answer_plots, suspect_text
 from experiments.report.formats import TENTHS, Format, Value, interval, number, plain_interval, quantity
 from experiments.report.names import value_text
 from experiments.report.sections.factors import ITSELF
@@ -82,7 +82,7 @@ def write_answer(analyses: Sequence[Analysis], folder: Path) -> list[Path]:
         "title": TITLE,
         "before": _before(found, usable),
         "refused": [f"{_name(each)}: {doubt_of(each.figures).strip()}" for each in refused],
-        "plots": plots_inside(pictures),
+        "plots": plots_inside(pictures, narrow_answer_plots(found)),
         "parts": [*(_section(each) for each in found), _Section(SETTLING, settling.before, [settling])],
         "sections": set(),  # of the report, to which a table's cells may link
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +11,8 @@ from experiments.analysis.step_samples import PUBLISHED, Samples
 from experiments.analysis.suspects import KINDS, Kind, Sum, Suspect
 from experiments.report.formats import number
 from experiments.report.names import value_text
-from experiments.report.plots import render
+from experiments.report.narrow import is_narrow
+from experiments.report.plots import Drawing, render, render_narrow
 from experiments.report.sections.factors import ITSELF
 
 FACTORS: Final = {"release": "another release"}
@@ -27,13 +28,24 @@ MARKS: Final[dict[Kind, str]] = {"training": "", "simulated": " (simulated)", "s
 
 
 def answer_plots(found: Sequence[Answer]) -> dict[str, bytes]:
-    """Every picture by file name; of kinds that say nothing of any stack there is none."""
-    drawn: dict[str, Callable[[Any], None]] = {PICTURES["training"]: partial(_beside, found=found)}
+    """Every picture by file name."""
+    drawn = answer_drawings(found)
+    return {name: data for title, draw in drawn.items() for name, data in render(title, draw).items()}
+
+
+def narrow_answer_plots(found: Sequence[Answer]) -> dict[str, bytes]:
+    """The same for a phone, as SVG alone."""
+    return {f"{title}.svg": render_narrow(draw) for title, draw in answer_drawings(found).items()}
+
+
+def answer_drawings(found: Sequence[Answer]) -> dict[str, Drawing]:
+    """What draws each picture; of kinds that say nothing of any stack there is none."""
+    drawn: dict[str, Drawing] = {PICTURES["training"]: partial(_beside, found=found)}
     for kind in KINDS[1:]:
         those = [each for each in found if each.counted(kind)]
         if those:
             drawn[PICTURES[kind]] = partial(_alone, found=those, kind=kind)
-    return {name: data for title, draw in drawn.items() for name, data in render(title, draw).items()}
+    return drawn
 
 
 def suspect_text(suspect: Suspect) -> str:
@@ -70,9 +82,12 @@ def _alone(figure: Any, found: Sequence[Answer], kind: Kind) -> None:
 
 
 def _panels(figure: Any, bars: Sequence[int], columns: int) -> Any:
-    heights = [each + 2 for each in bars]
-    figure.set_size_inches(9, sum(heights) * INCHES_A_BAR + 0.9 * len(heights))
-    return figure.subplots(len(heights), columns, squeeze=False, height_ratios=heights)
+    """A row of axes for each stack; in a narrow figure those of a row are below one another."""
+    below = columns if is_narrow(figure) else 1
+    heights = [each + 2 for each in bars for _ in range(below)]
+    figure.set_figheight(sum(heights) * INCHES_A_BAR + 0.9 * len(heights))
+    every = figure.subplots(len(heights), columns // below, squeeze=False, height_ratios=heights)
+    return every.reshape(len(bars), columns)
 
 
 def _label(suspect: Suspect) -> str:

@@ -1,9 +1,9 @@
-"""The report's plots, each as PNG and SVG: the same figures give the same bytes."""
+"""The report's plots, each as PNG and SVG, and narrow for phones: the same figures give the same bytes."""
 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from textwrap import fill
 from typing import Any, Final
 
@@ -13,6 +13,16 @@ from experiments.analysis.dissertation_figures import main_length
 from experiments.analysis.drift import Drift
 from experiments.analysis.figures import Cell, phase_names
 from experiments.report.names import setting_text
+from experiments.report.narrow import (
+    NARROW,
+    WIDE,
+    fold,
+    is_narrow,
+    legend_beside,
+    legend_of_all,
+    legend_within,
+    side_by_side,
+)
 from experiments.report.sections.ladders import draw_waterfalls
 from experiments.util.words import counted
 
@@ -33,12 +43,32 @@ DARK: Final = """
 }
 """
 """For readers who prefer dark, an SVG replaces black and white with the page's colours; hues stay."""
+STYLE: Final[Any] = {
+    "svg.hashsalt": "trainbed",
+    "font.family": "DejaVu Sans",
+    "font.size": 9,
+    "axes.axisbelow": True,
+}
+
+Drawing = Callable[[Any], None]
+"""Draws into an empty figure of Matplotlib, of the width WIDE or NARROW, whose height it sets."""
 
 
 def plots_of(analysis: Analysis) -> dict[str, bytes]:
     """Every plot that there are figures for, by file name."""
+    drawn = drawings_of(analysis)
+    return {name: data for kind, draw in drawn.items() for name, data in render(kind, draw).items()}
+
+
+def narrow_plots_of(analysis: Analysis) -> dict[str, bytes]:
+    """The same for a phone, as SVG alone."""
+    return {f"{kind}.svg": render_narrow(draw) for kind, draw in drawings_of(analysis).items()}
+
+
+def drawings_of(analysis: Analysis) -> dict[str, Drawing]:
+    """What draws each of them, by its name."""
     cells = [cell for cell in analysis.figures.cells if cell.train_s is not None]
-    drawn: dict[str, Callable[[Any], None]] = {}
+    drawn: dict[str, Drawing] = {}
     simulated = analysis.figures.campaign.simulated
     if cells:
         beside = None if simulated else analysis.dissertation
@@ -51,29 +81,43 @@ def plots_of(analysis: Analysis) -> dict[str, bytes]:
     if analysis.drift.runs:
         stacks = list(dict.fromkeys(cell.stack for cell in cells))
         drawn["drift"] = lambda figure: _drift(figure, analysis.drift, stacks)
-    return {name: data for kind, draw in drawn.items() for name, data in render(kind, draw).items()}
+    return drawn
 
 
-def render(kind: str, draw: Callable[[Any], None]) -> dict[str, bytes]:
+def render(kind: str, draw: Drawing) -> dict[str, bytes]:
     """A plot as files by name, for the page and for print."""
-    import matplotlib as mpl
+    files = {f"{kind}.{suffix}": data for suffix, data in _saved(draw, WIDE, FORMATS).items()}
+    files[f"{kind}.svg"] = _with_dark_colours(files[f"{kind}.svg"])
+    return files
+
+
+def render_narrow(draw: Drawing) -> bytes:
+    """A plot as SVG, for a phone."""
+    return _with_dark_colours(_saved(draw, NARROW, ["svg"])["svg"])
+
+
+def figure_of(draw: Drawing, width: float) -> Any:
+    """The figure that a plot is saved from. One of the width NARROW has its long texts in several lines."""
     from matplotlib.figure import Figure
 
-    style: Any = {
-        "svg.hashsalt": "trainbed",
-        "font.family": "DejaVu Sans",
-        "font.size": 9,
-        "axes.axisbelow": True,
-    }
-    with mpl.rc_context(style):
-        figure = Figure(figsize=(9, 4), layout="constrained")
-        draw(figure)
-        files = {}
-        for suffix, metadata in FORMATS.items():
+    figure = Figure(figsize=(width, 4), layout="constrained")
+    draw(figure)
+    if is_narrow(figure):
+        fold(figure)
+    return figure
+
+
+def _saved(draw: Drawing, width: float, suffixes: Iterable[str]) -> dict[str, bytes]:
+    """A plot by suffix."""
+    import matplotlib as mpl
+
+    files = {}
+    with mpl.rc_context(STYLE):
+        figure = figure_of(draw, width)
+        for suffix in suffixes:
             out = io.BytesIO()
-            figure.savefig(out, format=suffix, dpi=120, metadata=metadata)
-            files[f"{kind}.{suffix}"] = out.getvalue()
-    files[f"{kind}.svg"] = _with_dark_colours(files[f"{kind}.svg"])
+            figure.savefig(out, format=suffix, dpi=120, metadata=FORMATS[suffix])
+            files[suffix] = out.getvalue()
     return files
 
 
@@ -88,7 +132,7 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Dissertation | None) -
 
     Without a `reference`, what was run here stands beside no real training.
     """
-    here, *others = figure.subplots(1, 1 if reference is None else 2, squeeze=False)[0]
+    here, *others = side_by_side(figure, 1 if reference is None else 2)
     length = main_length({cell.epochs for cell in cells})
     chosen = [cell for cell in cells if cell.epochs == length]
     chosen, setting = _first_settings(chosen)
@@ -129,7 +173,7 @@ def _times(figure: Any, cells: Sequence[Cell], reference: Dissertation | None) -
         axes.set_ylabel("training time, s")
         axes.set_title(title)
         axes.grid(axis="y", color="#dddddd")
-        axes.legend(frameon=False)
+        legend_within(axes)
 
     def measured(stack: str, number: int) -> tuple[float, float, int] | None:
         cell = next((c for c in chosen if (c.stack, c.workers) == (stack, number)), None)
@@ -206,12 +250,12 @@ def _phases(figure: Any, cells: Sequence[Cell]) -> None:
     axes.invert_yaxis()
     axes.set_xlabel("seconds on the slowest rank, mean")
     axes.set_title("where the time goes")
-    axes.legend(frameon=False, ncols=1, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend_beside(axes)
 
 
 def _curves(figure: Any, cells: Sequence[Cell]) -> None:
     """Loss and the workload's metric by epoch, means over the seeds, all stacks overlaid."""
-    losses, qualities = figure.subplots(1, 2)
+    losses, qualities = side_by_side(figure, 2)
     stacks = list(dict.fromkeys(cell.stack for cell in cells))
     for at, cell in enumerate(cells):
         # Equal work gives equal curves: those below are drawn wider to stay visible.
@@ -236,8 +280,8 @@ def _curves(figure: Any, cells: Sequence[Cell]) -> None:
         axes.set_xlabel("epoch")
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.grid(color="#dddddd")
-    # Beside the axes, where it hides no line.
-    figure.legend(*losses.get_legend_handles_labels(), frameon=False, loc="outside right center")
+    # Beside the axes or below them, where it hides no line.
+    legend_of_all(figure, losses)
 
 
 def _drift(figure: Any, drift: Drift, stacks: Sequence[str]) -> None:
@@ -267,7 +311,7 @@ def _drift(figure: Any, drift: Drift, stacks: Sequence[str]) -> None:
     axes.set_ylabel("train_s over the mean of its cell")
     axes.set_title("did times drift?")
     axes.grid(color="#dddddd")
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    legend_beside(axes)
 
 
 def _label(cell: Cell, cells: Sequence[Cell]) -> str:

@@ -17,7 +17,7 @@ from experiments.report.export_rows import export_rows
 from experiments.report.formats import NOTHING
 from experiments.report.latex import as_latex
 from experiments.report.names import work_name
-from experiments.report.plots import plots_of
+from experiments.report.plots import narrow_plots_of, plots_of
 from experiments.report.reframe import as_reframe
 from experiments.report.sections.added import added_table
 from experiments.report.sections.attempts import attempts_table, not_run_table
@@ -89,7 +89,7 @@ def write_analysis(analysis: Analysis, folder: Path) -> tuple[Path, ...]:
     """Writes report.md and report.html, tables as LaTeX, figures as CSV and Parquet, the runs as in ReFrame's
     run report, and plots; their paths."""
     plots, rows = plots_of(analysis), export_rows(analysis)
-    content = _content(analysis) | {"plots": plots_inside(plots)}
+    content = _content(analysis) | {"plots": plots_inside(plots, narrow_plots_of(analysis))}
     written: dict[str, str | bytes] = {
         "report.md": render_page("report.md.j2", content, html=False),
         "report.html": render_page("report.html.j2", content, html=True),
@@ -219,13 +219,14 @@ def render_page(template: str, content: dict[str, Any], *, html: bool) -> str:
     return environment.get_template(template).render(**content)
 
 
-def plots_inside(plots: dict[str, bytes]) -> list[dict[str, str]]:
-    """The plots, encoded for a page, with their captions."""
+def plots_inside(plots: dict[str, bytes], narrow: dict[str, bytes]) -> list[dict[str, str]]:
+    """The plots, encoded for a page, with their captions; `narrow` has the same ones for a phone."""
     return [
         {
             "name": name,
             "shows": SHOWN[name.removesuffix(".svg")],
             "data": base64.b64encode(data).decode("ascii"),
+            "narrow": base64.b64encode(narrow[name]).decode("ascii"),
         }
         for name, data in plots.items()
         if name.endswith(".svg")

@@ -9,6 +9,7 @@ from typing import Any, Final
 from experiments.analysis.ladders import SkippedRung, Step, Waterfall
 from experiments.report.formats import P_VALUE, Format, Value, number, plain_interval, quantity, span
 from experiments.report.names import ladder_name, phase_name
+from experiments.report.narrow import is_narrow
 from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 from experiments.report.verdict_words import corrected_text, step_verdict
@@ -101,16 +102,24 @@ def _row(waterfall: Waterfall, step: Step, mark: str = "") -> list[Value | str]:
 def draw_waterfalls(figure: Any, found: Sequence[Waterfall]) -> None:
     """Each ladder, from the excess of its first rung over its last down to zero; beside it, each step alone.
 
-    The intervals are the steps', not those of what is left after them: they stand beside the waterfall.
+    In a narrow figure the steps are below it. The intervals are the steps', not those of what is left after
+    them, so they are not in the waterfall.
     """
-    heights = [len(waterfall.steps) + 2 for waterfall in found]
-    figure.set_size_inches(9, sum(heights) * INCHES_A_BAR + 0.9 * len(found))
-    every = figure.subplots(
-        len(found), 2, squeeze=False, sharey="row", height_ratios=heights, width_ratios=[2, 1]
-    )
-    for (whole, steps), waterfall in zip(every, found, strict=True):
+    narrow = is_narrow(figure)
+    below = 2 if narrow else 1
+    heights = [len(waterfall.steps) + 2 for waterfall in found for _ in range(below)]
+    figure.set_figheight(sum(heights) * INCHES_A_BAR + 0.9 * len(heights))
+    shape: Any = {} if narrow else {"sharey": "row", "width_ratios": [2, 1]}
+    every = figure.subplots(len(heights), 2 // below, squeeze=False, height_ratios=heights, **shape)
+    for (whole, steps), waterfall in zip(every.reshape(len(found), 2), found, strict=True):
         _draw(whole, waterfall)
         _draw_steps(steps, waterfall)
+        if narrow:
+            names = [_below(step) for step in waterfall.steps]
+            steps.set_yticks(range(1, len(names) + 1), names)
+            steps.set_ylim(len(names) + 0.5, 0.5)
+        else:
+            steps.tick_params(labelleft=False)
 
 
 def _draw(axes: Any, waterfall: Waterfall) -> None:
@@ -124,7 +133,7 @@ def _draw(axes: Any, waterfall: Waterfall) -> None:
         removed = step.seconds.mean
         axes.barh(at, -removed, left=left, color=_colour(step))
         _write(axes, max(left, left - removed), at, quantity(-removed, replace(CHANGE, unit=" s")))
-        labels.append(f"\N{RIGHTWARDS ARROW} {step.below}")
+        labels.append(_below(step))
         left -= removed
     _write(axes, 0.0, len(labels), quantity(end.mean, SECONDS))
     labels.append(last)
@@ -149,12 +158,15 @@ def _draw_steps(axes: Any, waterfall: Waterfall) -> None:
             claim = f"{counted(seconds.n, 'pair')}" if half is None else "can't tell"
             axes.annotate(claim, (seconds.mean, at), xytext=(0, 5), textcoords="offset points", ha="center")
     axes.margins(x=0.25)  # for the text
-    axes.tick_params(labelleft=False)
     axes.axvline(0, color="#000000", linewidth=0.8)
     pairs = [step.seconds.n for step in waterfall.steps]
     axes.set_title(f"{span(pairs)} pair{'s' if max(pairs) > 1 else ''} per step", loc="left")
     axes.set_xlabel("what a step removes, s (95 %)")
     axes.grid(axis="x", color="#dddddd")
+
+
+def _below(step: Step) -> str:
+    return f"\N{RIGHTWARDS ARROW} {step.below}"
 
 
 def _colour(step: Step) -> str:

@@ -11,8 +11,10 @@ import pytest
 
 from experiments.campaign.campaign import open_campaign
 from experiments.campaign.concurrent import Group, groups_of
+from experiments.campaign.estimates import Estimates
 from experiments.campaign.plan import PlannedRun, make_plan
 from experiments.cluster.description import Cluster
+from experiments.console.tables import plan_as_json
 from experiments.matrix.loading import load_matrix
 from experiments.records.record import read_record
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace
@@ -208,3 +210,19 @@ def test_the_plan_says_whose_runs_take_turns(given: Workplace) -> None:
     content = json.loads(output[output.index("{\n") :])
     assert status == 0 and said in content["notes"]
     assert [run["nodes"] for run in content["runs"]] == [["worker1"], ["worker1", "worker2"], [], []]
+
+
+def test_on_one_core_the_plan_says_which_runs_of_threads_are_the_same(
+    tmp_path: Path, cluster: Cluster
+) -> None:
+    def notes(threads: int) -> list[str]:
+        nodes = {name: node.model_copy(update={"cores": threads}) for name, node in cluster.nodes.items()}
+        there = cluster.model_copy(update={"threads": threads, "nodes": nodes})
+        plan = make_plan(load_matrix("threads"), there, "a" * 64)
+        workers = {name: nodes[name] for name in cluster.workers}
+        return list(plan_as_json(plan, "threads", Estimates(tmp_path, {}), workers)["notes"])
+
+    # Three stacks, two numbers of the tokenizer's threads, five seeds.
+    same = "The same on this cluster, so each is made once: 30 runs with threads 1 and threads cluster."
+    assert same in notes(1) and any("tokenizer_threads all is one thread here" in each for each in notes(1))
+    assert not any("same" in each or "tokenizer" in each for each in notes(2))

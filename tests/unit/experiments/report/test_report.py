@@ -244,8 +244,8 @@ class Tags(HTMLParser):
         self.loaded: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.loaded += [value or "" for name, value in attrs if name in ("src", "href")]
-        if tag not in ("meta", "link", "br", "img"):
+        self.loaded += [value or "" for name, value in attrs if name in ("src", "srcset", "href")]
+        if tag not in ("meta", "link", "br", "img", "source"):
             self.open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -13,8 +14,11 @@ from PIL import Image
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.keys import Keys
 
+from experiments.campaign.campaign import open_campaign
+from experiments.report.narrow import NARROW, WIDE
 from experiments.report.writer import write_report
 from tests.unit.experiments.browser import CHROMEDRIVER, CHROMIUM, LACKING, Browser, chromium, pages
+from tests.unit.experiments.kept_campaigns import THREE_STACKS
 from tests.unit.experiments.made_up_page import STACKS, everything
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None or CHROMEDRIVER is None, reason=LACKING)
@@ -22,6 +26,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None or CHROMEDRIVER is None, reason
 PHONE: Final = (390, 844)  # CSS pixels
 DESK: Final = (1280, 900)
 PAPER: Final = (718, 1047)  # A4 within margins of 1 cm, at 96 pixels per inch
+FOLDED: Final = 15_000  # pixels of a page's height on a phone, while its details are folded
 READABLE: Final = 4.5  # the contrast that WCAG 2.1 requires of text at level AA
 TIMES: Final = "#times-quality-weights"
 UNFOLD: Final = "document.querySelectorAll('details').forEach((each) => { each.open = true; });"
@@ -184,14 +189,24 @@ def test_plots_are_as_dark_as_the_page(
         assert isinstance(lightest, int | float) and lightest > 225
 
 
-def test_plots_on_a_phone_are_as_large_as_can_be_read(browser: Browser, page: Path) -> None:
+def test_plots_on_a_phone_are_whole_and_as_large_as_can_be_read(browser: Browser, page: Path) -> None:
+    for size, narrow in ((PHONE, True), (DESK, False)):
+        browser.look(*size)
+        browser.open(page)
+        browser.ask(UNFOLD)
+        for plot in browser.driver.find_elements("css selector", "figure img"):
+            inches = browser.ask("return arguments[0].naturalWidth;", plot) / 96
+            assert inches == pytest.approx(NARROW if narrow else WIDE, abs=0.02)
+            # Letters of 9 points, 12 pixels, stay over 9 pixels high, and nothing has to be scrolled.
+            assert 12 * plot.size["width"] / (96 * inches) > 9
+            assert plot.location["x"] + plot.size["width"] <= size[0]
+
+
+def test_a_kept_campaigns_page_is_not_endless_on_a_phone(browser: Browser, tmp_path: Path) -> None:
+    kept = Path(shutil.copytree(THREE_STACKS, tmp_path / THREE_STACKS.parent.name / THREE_STACKS.name))
     browser.look(*PHONE)
-    browser.open(page)
-    browser.ask(UNFOLD)
-    for plot in browser.driver.find_elements("css selector", "figure img"):
-        # 9-point letters in a drawing 648 points wide stay over 9 pixels high, in a box that scrolls.
-        assert plot.size["width"] * 9 / 648 > 9
-        assert browser.ask("return arguments[0].parentElement.clientWidth", plot) < PHONE[0]
+    browser.open(write_report(open_campaign(kept))[1])
+    assert PHONE[1] < browser.ask(HEIGHT) < FOLDED
 
 
 def test_a_click_sorts_numbers_as_numbers_and_another_one_turns_them(browser: Browser, page: Path) -> None:
