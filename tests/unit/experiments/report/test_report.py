@@ -22,7 +22,8 @@ from experiments.analysis.figures import figures_of
 from experiments.analysis.statistics import Ratio
 from experiments.analysis.verdicts import Outcome, is_small
 from experiments.campaign.plan import PlannedRun
-from experiments.report.formats import CHANGE, COUNT, MINUS, NOTHING, P_VALUE, PERCENT, RATIO, Format, Value
+from experiments.report.formats import CHANGE, COUNT, MINUS, NOTHING, P_VALUE, RATIO, Format, Value
+from experiments.report.formats import PERCENT as SHARE
 from experiments.report.sections.conclusions import conclusions
 from experiments.report.sections.dissertation import FOLLOWING
 from experiments.report.sections.hardware import gpus_table
@@ -56,7 +57,7 @@ BESIDE = {table.number: f"Table {table.number}: {table.title}" for table in diss
             f"+7.4 % ({MINUS}5.2 to +21.8, n=3)",
             "0.074",
         ),
-        (Value(0.735, PERCENT), "74 %", "0.735"),
+        (Value(0.735, SHARE), "74 %", "0.735"),
         (Value(None, Format(1), low=56.38, high=72.02), "56.4 to 72.0", "56.38"),
         (Value(None, RATIO, high=44.0), "at most 44.00", "44.0"),
         (Value(0.0004, P_VALUE), "< 0.001", "0.0004"),
