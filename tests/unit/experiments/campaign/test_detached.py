@@ -243,7 +243,7 @@ def test_the_lock_of_another_is_told_on_the_terminal_and_by_watch(workplace: Wor
 
 @pytest.mark.usefixtures("systemd")
 def test_what_fails_after_the_terminal_has_gone_is_told_by_watch(workplace: Workplace) -> None:
-    workplace.behaviour(prepare_seconds=2, prepare_fails="The data set is not in the store.")
+    workplace.behaviour(prepare_seconds=8, prepare_fails="The data set is not in the store.")
     assert workplace.run("run", "small", "--detach")[0] == 0
     status, said = workplace.run("watch")
     assert (
