@@ -88,6 +88,7 @@ NOTES = [
         "exit_code": 0,
         "command": ["first"],
         "nodes": ["a", "b"],
+        "hosts": ["host-a"],
     },
     {
         "stack": "plain",
@@ -96,6 +97,7 @@ NOTES = [
         "exit_code": 0,
         "command": ["second"],
         "nodes": ["a", "b"],
+        "hosts": ["host-b"],
     },
 ]
 
@@ -123,7 +125,7 @@ def test_what_a_run_left_is_brought_home(tmp_path: Path) -> None:
     assert status == 0, said
     home = tmp_path / "home"
     launch = json.loads((home / "launch.json").read_text())
-    assert launch == NOTES[0] | {"started": 11.0, "ended": 21.0}
+    assert launch == NOTES[0] | {"started": 11.0, "ended": 21.0, "hosts": ["host-a", "host-b"]}
     files = sorted(path.relative_to(home).as_posix() for path in home.rglob("*") if path.is_file())
     assert files == ["launch.json", "logs/node.log", "logs/some.log", "trace-0.json.gz"]
     assert sorted(path.name for path in run_dir.iterdir()) == [
