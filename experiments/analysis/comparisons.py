@@ -109,7 +109,7 @@ def comparisons(
             more_outside=around,
             published_step_s=_published_step_s(figures, dissertation, cell),
             evaluated=samples_a_step(pairs[0][0].specification).evaluated,
-            noise_step_s=(floor or 0.0) * fmean(_step_s(below) for _, below in pairs),
+            noise_step_s=(floor or 0.0) * fmean(step_s(below) for _, below in pairs),
         )
         for (cell, ratio, pairs), step, around in zip(found, steps, outside, strict=True)
     ]
@@ -117,10 +117,11 @@ def comparisons(
 
 def more_a_step(above: Record, below: Record) -> float:
     """Seconds of train_s that a step of one run takes more than one of the other's."""
-    return _step_s(above) - _step_s(below)
+    return step_s(above) - step_s(below)
 
 
-def _step_s(record: Record) -> float:
+def step_s(record: Record) -> float:
+    """Seconds of train_s a step."""
     return (record.train_s or 0.0) / record.specification.work.steps
 
 

@@ -147,7 +147,7 @@ def _floors(figures: Figures) -> dict[Measure, float]:
         twice = [(_times(first), _times(again)) for again, first in pairs]
         for name, floor in noise_floors(twice, figures.campaign.looks * len(repeated)).items():
             found[name] = max(floor, found.get(name, 0.0))
-    if not any(own_clock(cell) for cell in figures.cells):
+    if not any(_has_own_clock(cell) for cell in figures.cells):
         found.pop("step_ms", None)
     return found
 
@@ -219,7 +219,7 @@ def _recipes(
         workers=cells[0].workers,
         epochs=cells[0].epochs,
         costs=costs,
-        own_clock=own_clock(cells[0]),
+        own_clock=_has_own_clock(cells[0]),
         named=found.named,
         floors=floors,
         confounded=[_words(term, baseline, other) for term in lost],
@@ -286,7 +286,7 @@ def _times(record: Record) -> dict[Measure, float]:
     return found if own is None else {**found, "step_ms": own}
 
 
-def own_clock(cell: Cell) -> bool:
+def _has_own_clock(cell: Cell) -> bool:
     """Whether the runs of a cell measure their steps themselves."""
     return any(own_ms(record) is not None for record in cell.records)
 

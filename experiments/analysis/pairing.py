@@ -38,12 +38,13 @@ def outside_together(
     times. `floor` is the noise floor, in seconds.
     """
     samples = [
-        [_outside_s(above) - _outside_s(below) for above, below in pairs if above.total_s and below.total_s]
+        [outside_s(above) - outside_s(below) for above, below in pairs if above.total_s and below.total_s]
         for pairs in groups
     ]
     found = iter(simultaneous([sample for sample in samples if sample], looks))
     return [replace(next(found), floor=floor) if sample else None for sample in samples]
 
 
-def _outside_s(record: Record) -> float:
+def outside_s(record: Record) -> float:
+    """Seconds of a run outside train_s."""
     return (record.total_s or 0.0) - (record.train_s or 0.0)

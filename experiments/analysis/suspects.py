@@ -15,12 +15,12 @@ from typing import Any, Final, Literal
 
 from experiments.analysis.added import PARTS, STEPS, Added
 from experiments.analysis.analysis import Analysis
-from experiments.analysis.comparisons import sibling
+from experiments.analysis.comparisons import sibling, step_s
 from experiments.analysis.dissertation import Dissertation
 from experiments.analysis.factors import MS, FactorEffect, Recipes
 from experiments.analysis.figures import REPETITION, Cell, Figures
 from experiments.analysis.own_clock import own_ms
-from experiments.analysis.pairing import paired_by_seed
+from experiments.analysis.pairing import outside_s, paired_by_seed
 from experiments.analysis.statistics import Difference, mean_difference
 from experiments.analysis.step_samples import (
     PUBLISHED,
@@ -128,7 +128,7 @@ def alone_once(analysis: Analysis, stack: str) -> Iterator[Suspect]:
     """What such factors cost a run outside of train_s, in seconds; they don't grow with the work."""
     for each in _alone(analysis, stack) if kind_of(analysis.figures) == "training" else ():
         pairs = paired_by_seed(each.cell.records, each.base.records)
-        more = _mean([each.sign * (_outside_s(above) - _outside_s(below)) for above, below in pairs])
+        more = _mean([each.sign * (outside_s(above) - outside_s(below)) for above, below in pairs])
         yield _suspect(each, more, analysis.figures)
 
 
@@ -317,11 +317,7 @@ def _number(text: str) -> Any:
 
 def _step_ms(record: Record) -> float:
     own = own_ms(record)
-    return (record.train_s or 0.0) / record.specification.work.steps * MS if own is None else own
-
-
-def _outside_s(record: Record) -> float:
-    return (record.total_s or 0.0) - (record.train_s or 0.0)
+    return step_s(record) * MS if own is None else own
 
 
 def _mean(differences: Sequence[float]) -> Difference:
