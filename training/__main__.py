@@ -182,7 +182,8 @@ def _train(given: argparse.Namespace) -> int:
     # By exec, as libraries read the number of threads when they are loaded.
     command = [sys.executable, "-m", "training", "run", *(["--workload", str(own.folder)] if own else [])]
     command += ["--spec", str(file), "--data", str(prepared.path), "--out", str(folder)]
-    os.environ["OMP_NUM_THREADS"] = str(spec.conditions.threads)
+    if spec.conditions.threads != "stack":
+        os.environ["OMP_NUM_THREADS"] = str(spec.conditions.threads)
     print(f"Results go to {folder}.", flush=True)
     return os.execv(sys.executable, command)
 

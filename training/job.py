@@ -93,9 +93,11 @@ def set_arithmetic(spec: RunSpec) -> None:
     """Fix what decides the last bits: the number of threads, and deterministic algorithms.
 
     (`training.rank` has checked that `OMP_NUM_THREADS` is the same number: some libraries read that.)
+    With `threads: stack`, torch keeps the number that it has found.
     """
-    torch.set_num_threads(spec.conditions.threads)
-    torch.set_num_interop_threads(1)  # nothing here runs operators in parallel
+    if spec.conditions.threads != "stack":
+        torch.set_num_threads(spec.conditions.threads)
+        torch.set_num_interop_threads(1)  # nothing here runs operators in parallel
     if spec.work.deterministic and spec.conditions.deterministic:
         os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # what cuBLAS needs to be deterministic
         torch.use_deterministic_algorithms(True)

@@ -104,6 +104,8 @@ def run_program(given: Assignment) -> None:
         lambda pid: note_census(given, session.rank, pid),
     )
     train_end = time.time()
+    threads = given.spec.conditions.threads
+    assert threads != "stack"  # no specification has it with a program
     if not said.seen:
         write_json(out / f"census-{session.rank}.json", {"process": {"trouble": UNSEEN}})
     named = {name: seconds for name, seconds in said.phases.items() if name != "other"}
@@ -112,7 +114,7 @@ def run_program(given: Assignment) -> None:
         session,
         Moments(given.process_start, imports_done, train_start, train_end),
         named | {"other": max(0.0, train_s - sum(named.values()))},
-        threads=given.spec.conditions.threads,
+        threads=threads,
         interop_threads=None,
         train_s=train_s,
         steps=None,

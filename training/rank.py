@@ -173,14 +173,16 @@ def _give_up(out: Path, error: Exception) -> None:
     end_if_failed(1)
 
 
-def check_threads(threads: int) -> None:
+def check_threads(threads: int | str) -> None:
     """Check that `OMP_NUM_THREADS`, which libraries read when they are loaded, is what the run asks for.
+
+    Whatever it is, is right where threads are the stack's own (`stack`).
 
     Raises:
         ThreadsError: it differs, or is not set.
     """
     found = os.environ.get("OMP_NUM_THREADS")
-    if found != str(threads):
+    if threads != "stack" and found != str(threads):
         says = f"is {found}" if found is not None else "is not set"
         raise ThreadsError(
             f"The run asks for {threads} threads per rank, but OMP_NUM_THREADS {says}; "

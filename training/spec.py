@@ -276,7 +276,8 @@ class Conditions(Settings):
         "trace": None,
     }
 
-    threads: int = Field(default=1, ge=1, le=1024)  # compute threads of each rank
+    # Compute threads of each rank. stack: as many as come of what the stack sets and torch takes by itself.
+    threads: Annotated[int, Field(ge=1, le=1024)] | Literal["stack"] = 1
     pinning: str = Field(default="none", min_length=1, max_length=200)  # the inventory's own words
     link_rate: str | None = Field(default=None, max_length=50)  # e.g. "1gbit"; None = not limited
     device: Literal["cpu", "cuda"] = "cpu"
@@ -332,6 +333,14 @@ class Conditions(Settings):
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Conditions:
+        if self.threads == "stack":
+            needing = [f"slow_worker: {self.slow_worker}"] if self.slow_worker is not None else []
+            needing += ["tokenizing: in_run"] if self.tokenizing == "in_run" else []
+            if needing:
+                raise ValueError(
+                    f"{' and '.join(needing)} must know the number of threads, which threads: stack leaves "
+                    "open; give a number, or leave out the other"
+                )
         if self.bits == "portable" and self.device != "cpu":
             raise ValueError("bits: portable is of processors, and the device is cuda; leave it out")
         if self.bits == "portable" and (named := PORTABLE.keys() & self.rank_environment.keys()):
@@ -382,6 +391,11 @@ class RunSpec(Settings):
             raise ValueError(f"conditions.metrics: there is no {unknown[0]} for these data; {there}")
         if self.work.data.has_own_loop:
             refuse_changed(self.conditions, CONDITIONS_OF_THE_LOOP, self.work.data.name)
+            if self.conditions.threads == "stack":
+                raise ValueError(
+                    f"conditions.threads: stack is of a loop that says how many it got, and "
+                    f"{self.work.data.name} has a loop of its own; give a number"
+                )
         if self.work.simulated_step_ms is not None:
             usual = Conditions()
             for name in OF_A_MODEL:

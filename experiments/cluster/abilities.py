@@ -40,6 +40,8 @@ def why_no_conditions(stack: str, conditions: Conditions, roles: Path | None = N
         for name, value in requested.items()
         if value not in (getattr(usual, name), OF_TRAINING.get(name))
     }
+    if conditions.threads == "stack":
+        unusual["threads"] = "stack"
     declared = _declared(stack, roles) if unusual else {}
     reasons = []
     for name, value in unusual.items():

@@ -72,9 +72,10 @@ def why_no_slow_worker(specification: RunSpec, cluster: Cluster) -> list[str]:
 
 
 def cores_used(specification: RunSpec) -> int:
-    """Cores that a run needs on each of its workers."""
-    threads = specification.conditions.threads if specification.conditions.device == "cpu" else 1
-    return threads * specification.work.slots_per_worker
+    """Cores that a run needs on each of its workers: one for each slot where threads are the stack's own."""
+    threads, device = specification.conditions.threads, specification.conditions.device
+    each = threads if device == "cpu" and threads != "stack" else 1
+    return each * specification.work.slots_per_worker
 
 
 def _have(numbers: Mapping[str, int], what: str) -> str:

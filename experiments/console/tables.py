@@ -83,7 +83,8 @@ def _about(workers: Mapping[str, Node], plan: Sequence[PlannedRun]) -> Iterator[
         yield f"Of the runs on fewer than all {counted(len(workers), 'worker')}, {told}."
     runs = [run.specification for run in possible]
     used = max((cores_used(run) for run in runs), default=None)
-    if used is None or runs[0].conditions.device == "cuda":
+    open_threads = any(run.conditions.threads == "stack" for run in runs)
+    if used is None or open_threads or runs[0].conditions.device == "cuda":
         return
     if spare := spare_cores(workers, used):
         told = listed([f"{number} of {name}" for name, number in spare.items()])

@@ -70,7 +70,7 @@ TEST: Final = "test_"
 class Arithmetic:
     """What decides the last bits of equal work."""
 
-    threads: int
+    threads: tuple[int, ...]  # of each rank, or the one number that all have
     device: str
     bits: str
     libraries: str
@@ -317,7 +317,14 @@ class Record(FiniteModel):
         """What its last bits depend on: equal work can end with equal bits where this is equal."""
         given = self.specification.conditions
         processors = () if given.bits == "portable" else self.processors
-        return Arithmetic(given.threads, given.device, given.bits, given.libraries, processors)
+        return Arithmetic(self.threads, given.device, given.bits, given.libraries, processors)
+
+    @property
+    def threads(self) -> tuple[int, ...]:
+        """The compute threads of each rank, in rank order, or the one number that all have."""
+        asked = self.specification.conditions.threads
+        found = tuple(rank.threads for rank in self.ranks) if asked == "stack" else (asked,)
+        return found[:1] if len(set(found)) == 1 else found
 
     @property
     def among_users(self) -> bool:

@@ -40,7 +40,7 @@ def on_other_processors(apart: Apart) -> bool:
 
 
 def _threads(each: Arithmetic) -> str:
-    return counted(each.threads, "thread")
+    return " then ".join(counted(threads, "thread") for threads in each.threads) or "unknown threads"
 
 
 def _device(each: Arithmetic) -> str:

@@ -70,7 +70,9 @@ def training_text(campaign: CampaignFile, shown_elsewhere: Collection[str]) -> s
     """
     specification = campaign.measured[0].specification
     settings = _told(campaign) if campaign.has_own_loop else _settings(campaign)
-    threads = ("threads", f"{counted(specification.conditions.threads, 'thread')} per rank")
+    given = specification.conditions.threads
+    said = "as many threads as the stack sets" if given == "stack" else counted(given, "thread")
+    threads = ("threads", f"{said} per rank")
     return ", ".join(text for name, text in [*settings, threads] if name not in shown_elsewhere)
 
 

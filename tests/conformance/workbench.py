@@ -112,6 +112,7 @@ class Workbench:
         file.write_text(specification.model_dump_json(), encoding="utf-8")
         arguments = ["run", "--spec", str(file), "--data", str(self.prepared.path), "--out", str(out)]
         ranks, threads = specification.work.workers, specification.conditions.threads
+        assert threads != "stack"  # no test of a workload asks for that
         archive = self.folder / "training.zip"
         try:
             run_ranks(ranks, archive, out, arguments, threads=threads, port=free_port())

@@ -14,9 +14,12 @@ from tests.e2e.testbeds import Testbed
 
 pytestmark = [pytest.mark.wide, pytest.mark.usefixtures("provisioned")]
 
-STOCK = {"tokenizing": "before", "reporting": "epoch", "runtime": "stack", "launcher": "stack"}
+STOCK: dict[str, Any] = {
+    **{"tokenizing": "before", "reporting": "epoch", "runtime": "stack", "launcher": "stack"},
+    "threads": 1,
+}
 #: Each way's stack, and how it differs from the stacks' own way.
-WAYS: dict[str, tuple[str, dict[str, str]]] = {
+WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "stock": ("ddp", {}),
     "native": ("ddp", {"runtime": "native"}),
     "no torchrun": ("ddp", {"runtime": "native", "launcher": "none"}),
@@ -25,6 +28,8 @@ WAYS: dict[str, tuple[str, dict[str, str]]] = {
     "every step": ("determined", {"reporting": "step"}),
     "texts": ("ddp", {"tokenizing": "in_run"}),
     "texts by Spark": ("spark", {"tokenizing": "in_run"}),
+    # Every worker has one core, which is how many threads there are then, too.
+    **{f"threads of {stack}": (stack, {"threads": "stack"}) for stack in ("ddp", "spark", "determined")},
 }
 TRAIN, VALIDATION = 600, 200  # samples
 
@@ -59,6 +64,10 @@ def test_the_ways_of_a_ladder_end_with_the_same_weights(testbed: Testbed) -> Non
     assert "docker" not in commands["no torchrun"] and "torchrun" not in commands["no torchrun"]
     assert "docker run" in commands["no torchrun in a container"]
     assert "torchrun" not in commands["no torchrun in a container"]
+    found = {name: {rank["omp_num_threads"] for rank in record["ranks"]} for name, record in made.items()}
+    # Spark sets the variable by itself, to the cores of a task; torchrun does not for one rank.
+    assert [found[f"threads of {stack}"] for stack in ("ddp", "spark")] == [{None}, {"1"}]
+    assert all(rank["threads"] == 1 for record in made.values() for rank in record["ranks"])
     assert nothing_runs(testbed)
 
 
@@ -214,7 +223,7 @@ def test_runs_with_newer_libraries_are_in_an_environment_that_comes_and_goes(tes
         testbed.node(node, f"test ! -e {link} && test -e /opt/trainbed/env/current/DIGEST")
 
 
-def key(record: dict[str, Any]) -> tuple[str, tuple[str, ...]]:
+def key(record: dict[str, Any]) -> tuple[str, tuple[Any, ...]]:
     """The stack, and the way it was used."""
     specification = record["specification"]
     return specification["stack"], tuple(specification["conditions"][name] for name in STOCK)

@@ -140,13 +140,14 @@ def tokenise(spark: SparkSession, spec: RunSpec, data: Path, out: Path) -> None:
     """
     # Imported here, to stay out of the measured start of runs that don't need them.
     from training.workloads.text_classification.in_run import (
+        number_of_threads,
         prepare_in_run,
         samples_of,
         threads_text,
         tokenise_rows,
     )
 
-    tasks, threads = spec.work.world_size, spec.conditions.threads
+    tasks, threads = spec.work.world_size, number_of_threads(spec)
     rows = spark.range(0, samples_of(spec), 1, tasks)
     function = partial(tokenise_rows, data=str(data), digest=spec.work.data_digest, threads=threads)
     tokens = rows.mapInArrow(function, COLUMNS)

@@ -152,17 +152,17 @@ module.exit_json(changed=False)
 """
 
 
-def launched(folder: Path, stack: str) -> dict[str, Any]:
+def launched(folder: Path, stack: str, threads: int | str = 2) -> dict[str, Any]:
     """What a stack's role gives to the module run_job, which only writes that down."""
     for name in ("spark", "spark35"):
-        (folder / "roles").mkdir(exist_ok=True)
+        (folder / "roles").mkdir(parents=True, exist_ok=True)
         (folder / "roles" / name).symlink_to(ROOT / "roles" / name)
     (folder / "roles/node/tasks").mkdir(parents=True)
     (folder / "roles/runs/library").mkdir(parents=True)
     (folder / "roles/runs/library/run_job.py").write_text(RECORDER, encoding="utf-8")
     (folder / "launch/logs").mkdir(parents=True)
     conditions = {
-        **{"threads": 2, "tokenizing": "before", "python_workers": "reused"},
+        **{"threads": threads, "tokenizing": "before", "python_workers": "reused"},
         "rank_environment": {"NCCL_SOCKET_IFNAME": "=eth1"},
     }
     variables = {
@@ -209,6 +209,13 @@ def test_a_run_is_submitted_with_the_stacks_own_release_and_settings(
     assert found["spark.executorEnv.TRAINBED_ENV_DIGEST"] == f"/opt/trainbed/env/{environment}/DIGEST"
     assert found["spark.pyspark.python"] == f"/opt/trainbed/env/{environment}/bin/python"
     assert found["spark.executorEnv.NCCL_SOCKET_IFNAME"] == "=eth1"
+
+
+def test_spark_sets_threads_itself_where_they_are_the_stacks_own(tmp_path: Path) -> None:
+    for threads, given in ((2, "2"), ("stack", None)):
+        (text,) = launched(tmp_path / f"{threads}", "spark", threads)["files"].values()
+        found = dict(re.findall(r"^spark\.executorEnv\.(\S+)\s+(?:= )?(.*)$", text, re.MULTILINE))
+        assert found.get("OMP_NUM_THREADS") == given and "PYTHONDONTWRITEBYTECODE" in found
 
 
 def test_no_variable_of_its_inventory_needs_one_that_it_gives_the_other_role() -> None:

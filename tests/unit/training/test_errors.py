@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.training.training_helpers import Datasets, Ranks, Run, data_spec, run_spec
+from tests.rank_processes import rank_variables
+from tests.unit.training.training_helpers import Datasets, Ranks, Run, data_spec, load, run_spec
 from training.errors import explain_failure, out_of_memory
 from training.spec import Conditions
+from training.util.network import free_port
 from training.util.stop import STOPPED_STATUS
 
 ROOT = Path(__file__).parents[3]
@@ -44,6 +46,24 @@ def test_memory_that_ran_out_is_told_from_other_failures(error: Exception, *, sh
 def test_advice_where_memory_is_short_names_no_setting_of_one_workload() -> None:
     said = explain_failure(MemoryError("no more"))
     assert said.endswith("activation_checkpointing, or smaller samples.") and "max_length" not in said
+
+
+@pytest.mark.parametrize("found", ["2", None])
+def test_threads_may_be_what_the_stack_sets(datasets: Datasets, tmp_path: Path, found: str | None) -> None:
+    prepared = datasets(data_spec())
+    asked = run_spec(prepared, data_spec())
+    asked = asked.model_copy(update={"conditions": Conditions(threads="stack")})
+    (tmp_path / "spec.json").write_text(asked.model_dump_json(), encoding="utf-8")
+    environment = os.environ | {"OMP_NUM_THREADS": found or ""} | rank_variables(0, 1, free_port())
+    if found is None:
+        del environment["OMP_NUM_THREADS"]
+    command = [sys.executable, "-m", "training", "run", "--spec", str(tmp_path / "spec.json")]
+    command += ["--data", str(prepared.path), "--out", str(tmp_path / "out")]
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    rank = load(tmp_path / "out/rank-0.json")
+    assert rank["OMP_NUM_THREADS"] == found
+    # torch takes the cores of the process where nothing is set.
+    assert rank["threads"] == (2 if found else len(os.sched_getaffinity(0)))
 
 
 @pytest.mark.parametrize(("found", "says"), [("2", "is 2"), (None, "is not set")])

@@ -95,17 +95,21 @@ def test_a_condition_that_came_later_changes_a_digest_only_where_it_is_used() ->
         *({"runtime": "native"}, {"launcher": "none"}, {"rank_environment": {"NCCL_DEBUG": "INFO"}}),
         *({"slow_worker": 0.5}, {"startup_hook": "install"}, {"data_place": "shared"}, {"rank_0": "master"}),
         {"scoring": "evaluate"},
-        {"libraries": "newest"},
+        *({"libraries": "newest"}, {"threads": "stack"}),
     )
     changed = [Conditions.model_validate(each) for each in later]
-    assert len({Conditions().digest, *(each.digest for each in changed)}) == 13
+    assert len({Conditions().digest, *(each.digest for each in changed)}) == 14
+    before.pop("threads")
     assert all(each.model_dump(mode="json") | before == each.model_dump(mode="json") for each in changed)
     runs = [RunSpec(stack="ddp", work=work(), conditions=each) for each in changed]
-    assert len({run.run_id, *(each.run_id for each in runs)}) == 13
+    assert len({run.run_id, *(each.run_id for each in runs)}) == 14
     assert "slow_worker: " in complaint(Conditions, {"slow_worker": 1.0})
     assert "tokenizing: " in complaint(Conditions, {"tokenizing": "after"})
     assert "startup_hook: " in complaint(Conditions, {"startup_hook": "always"})
     assert "libraries: " in complaint(Conditions, {"libraries": "old"})
+    assert "threads" in complaint(Conditions, {"threads": "all"})
+    for needing in ({"slow_worker": 0.5}, {"tokenizing": "in_run"}):
+        assert "which threads: stack leaves open" in complaint(Conditions, {"threads": "stack"} | needing)
 
 
 def test_a_setting_of_the_work_that_came_later_changes_a_digest_only_where_it_is_used() -> None:

@@ -95,7 +95,7 @@ def tokenise_alone(spec: RunSpec, data: Path, out: Path, started: float) -> None
     Raises:
         DataError: the data set can't be used, or the tokens differ from the prepared ones.
     """
-    threads, digest = spec.conditions.threads, spec.work.data_digest
+    threads, digest = number_of_threads(spec), spec.work.data_digest
     rows = pa.record_batch({"row": pa.array(np.arange(samples_of(spec), dtype=np.int64))})
     by = f"one process on {os.uname().nodename}, {threads_text(threads)}"
 
@@ -103,6 +103,13 @@ def tokenise_alone(spec: RunSpec, data: Path, out: Path, started: float) -> None
         return pa.Table.from_batches(tokenise_rows(iter([rows]), str(data), digest, threads), COLUMNS)
 
     prepare_in_run(spec, data, out, by, started, tokenise)
+
+
+def number_of_threads(spec: RunSpec) -> int:
+    """Threads of each process that makes tokens: as many as a rank has."""
+    threads = spec.conditions.threads
+    assert threads != "stack"  # no specification has it with tokenizing: in_run
+    return threads
 
 
 def threads_text(threads: int) -> str:

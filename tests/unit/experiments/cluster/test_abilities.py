@@ -45,6 +45,15 @@ def test_the_stacks_here_say_so() -> None:
         assert reason.startswith(f"{stack} can't have startup_hook install: it") and "script" in reason
 
 
+def test_threads_are_a_stacks_own_where_its_role_can_leave_them(tmp_path: Path) -> None:
+    asked = Conditions(threads="stack")
+    for stack in ("ddp", "spark", "spark35", "determined"):
+        assert why_no_conditions(stack, asked) == []
+    said = "made-up can't have threads stack: its role does not say that it can"
+    assert why_no_conditions("made-up", asked, tmp_path) == [said]
+    assert why_no_conditions("made-up", Conditions(threads=2), tmp_path) == []
+
+
 def test_python_workers_are_reused_where_there_are_some() -> None:
     asked = Conditions(python_workers="reused")
     stacks = ("ddp", "spark", "spark35", "determined")

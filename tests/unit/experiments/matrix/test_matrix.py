@@ -150,7 +150,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("startup-hook", 15),
         ("launch", 170),
         ("null-step", 100),
-        ("threads", 65),
+        ("threads", 95),
         ("fingerprint", 110),
         ("spark-releases", 45),
         ("libraries", 45),
