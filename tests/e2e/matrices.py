@@ -42,6 +42,13 @@ def records(testbed: Testbed, matrix: str) -> list[dict[str, Any]]:
     return [json.loads(path.read_text(encoding="utf-8")) for path in paths]
 
 
+def newest_records(testbed: Testbed, matrix: str) -> list[dict[str, Any]]:
+    """The records of a matrix's newest campaign; earlier ones may be left where a testbed was kept."""
+    found = records(testbed, matrix)
+    newest = max(record["campaign"] for record in found)
+    return [record for record in found if record["campaign"] == newest]
+
+
 def epochs_trained(testbed: Testbed, runs: str) -> int:
     """How many epochs the runs in these folders of the shared storage have reported."""
     counted = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ from pyarrow import parquet
 
 from experiments.cluster.abilities import takes_some_slots
 from experiments.matrix.loading import MATRICES
-from tests.e2e.matrices import STACKS, records
+from tests.e2e.matrices import STACKS, newest_records
 from tests.e2e.testbeds import Testbed
 from tests.packages import copy_of_installed
 from tests.stacks import ROOT
@@ -60,14 +59,13 @@ def test_equal_work_gives_equal_weights_wherever_its_ranks_are(crowd: Testbed, w
     crowd.make("matrix", f"MATRIX={path}")
 
     digests: dict[tuple[int, int], dict[str, str]] = {place: {} for place in PLACES}
-    for path in sorted((crowd.root / "results" / name).glob("*/*/*/record.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
+    for record in newest_records(crowd, name):
         work = record["specification"]["work"]
         assert record["status"] == "ok", record["reason"]
         place = work["workers"], work["slots_per_worker"]
         digests[place][record["specification"]["stack"]] = record["weights_digest"]
         for split in ("validation", "test"):
-            predictions = parquet.read_table(path.parent / "outputs" / PREDICTIONS.format(split=split))
+            predictions = parquet.read_table(outputs(crowd, record) / PREDICTIONS.format(split=split))
             assert predictions.num_rows == SIZES[split]
         last = record["epochs"][-1]
         counted = {"validation": last["validation_count"], "test": last["test"]["count"]}
@@ -104,12 +102,17 @@ def test_scripts_that_nobody_here_wrote_run_on_every_stack(crowd: Testbed, scrip
     path.write_text(yaml.safe_dump(matrix), encoding="utf-8")
     crowd.make("matrix", "report", f"MATRIX={path}")
 
-    made = records(crowd, name)
+    made = newest_records(crowd, name)
     assert len(made) == len(STACKS) + len(PLACES[2, 1])
     assert {record["status"] for record in made} == {"ok"}
     for record in made:
-        run = f"{record['campaign']}/{record['run_id']}/{record['attempt']:02d}"
-        outputs = crowd.root / "results" / name / run / "outputs"
-        assert said in "".join(path.read_text(encoding="utf-8") for path in outputs.rglob("*.log")), run
-    report = next((crowd.root / "results" / name).glob("*/report.md")).read_text(encoding="utf-8")
-    assert "Equal work is not proven" in report
+        logs = outputs(crowd, record).rglob("*.log")
+        assert said in "".join(path.read_text(encoding="utf-8") for path in logs), record["run_id"]
+    campaign = crowd.root / "results" / name / made[0]["campaign"]
+    assert "Equal work is not proven" in (campaign / "report.md").read_text(encoding="utf-8")
+
+
+def outputs(testbed: Testbed, record: dict[str, Any]) -> Path:
+    """The folder of what a run left behind."""
+    run = f"{record['matrix']}/{record['campaign']}/{record['run_id']}/{record['attempt']:02d}"
+    return testbed.root / "results" / run / "outputs"
