@@ -73,8 +73,8 @@ def explain_failure(error: BaseException) -> str:
     reason = first_line(error)
     if out_of_memory(error):  # before or after the steps: `training.memory` explains theirs
         return (
-            f"Not enough memory ({reason.rstrip('.')}): use a smaller batch_per_worker, more "
-            "gradient_accumulation, activation_checkpointing, or smaller samples."
+            f"Not enough memory ({reason.rstrip('.')}): use a smaller batch_per_worker or evaluation_batch, "
+            "more gradient_accumulation, activation_checkpointing, or smaller samples."
         )
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         where = f" while writing {error.filename}" if error.filename else ""

@@ -56,7 +56,8 @@ def evaluate(training: Training, split: str, epoch: int, *, keep: bool) -> dict[
     alone = workload.conditions.evaluation == "replicated"
     whole = torch.arange(samples)
     share = whole if alone else rank_share(whole, session.rank, session.world_size)
-    size = -(-training.work.batch_per_worker // training.work.gradient_accumulation)
+    in_training = -(-training.work.batch_per_worker // training.work.gradient_accumulation)
+    size = workload.conditions.evaluation_batch or in_training
     parts = [chosen for chosen in torch.split(share, size) if len(chosen)]  # none if there are more ranks
     mine = []
     requests = ((split, chosen.tolist(), epoch) for chosen in parts)

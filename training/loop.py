@@ -152,6 +152,7 @@ def train_epoch(training: Training, epoch: int, status: RankStatus, started: flo
         keep_last=work.last_batch == "keep",
         seed=work.seed,
         epoch=epoch,
+        lengths=training.lengths,
     )
     remaining = list(itertools.islice(enumerate(batches, start=1), training.epoch_steps, None))
     requests = (

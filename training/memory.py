@@ -48,6 +48,13 @@ def fitting_batch(training: Training, largest: int) -> int | None:
     return None
 
 
+def _largest_batch(training: Training, size: int) -> torch.Tensor:
+    """Numbers of samples, int64 [size]: the longest ones, where batches are grouped by length."""
+    samples, lengths = training.work.data.train, training.lengths
+    order = torch.arange(samples) if lengths is None else lengths.argsort(descending=True)
+    return order[torch.arange(size) % samples]
+
+
 def _fits(training: Training, size: int) -> bool:
     device, workload = training.session.device, training.workload
     training.optimiser.zero_grad(set_to_none=True)
@@ -57,7 +64,7 @@ def _fits(training: Training, size: int) -> bool:
     try:
         # An optimiser's two moments, if the first step has not created them yet.
         moments = [] if training.optimiser.state else [torch.empty_like(each) for each in weights * 2]
-        batch = training.batch("train", torch.arange(size) % training.work.data.train, epoch=1)
+        batch = training.batch("train", _largest_batch(training, size), epoch=1)
         gradients = []
         # Twice, keeping the first gradients: accumulation holds both.
         for _ in range(2):

@@ -63,6 +63,11 @@ class UnknownData(DataSettings):
         return True
 
     @property
+    def has_lengths(self) -> bool:
+        """Nor against this."""
+        return True
+
+    @property
     def further_metrics(self) -> None:
         """Nothing is known against any."""
 

@@ -79,6 +79,11 @@ class DataSettings(Settings):
         return False
 
     @property
+    def has_lengths(self) -> bool:
+        """Whether samples differ in length, so that those of similar length can share a batch."""
+        return False
+
+    @property
     def tokens_per_sample(self) -> int | None:
         """Tokens that the model computes for each sample, padding included; None if it takes no tokens."""
         return None

@@ -51,6 +51,9 @@ class Simulated(Workload):
     def batch(self, split: str, chosen: torch.Tensor, epoch: int) -> Batch:
         return self.real.batch(split, chosen, epoch)
 
+    def lengths(self) -> torch.Tensor:
+        return self.real.lengths()
+
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         began = time.perf_counter()
         found: torch.Tensor = model(signal(batch))

@@ -99,6 +99,7 @@ class Work(DataSpec):
         "momentum": 0.9,
         "schedule": "linear",
         "clip_gradients": 0.0,
+        "dropout_draws": "torch",
         "simulated_step_ms": None,
     }
     FORMER: ClassVar[dict[str, dict[str, Any]]] = {"gradient_sync": {"dense": "allreduce"}}
@@ -122,7 +123,10 @@ class Work(DataSpec):
     # Of samples of different lengths, in what is computed: to the longest that the data allow, to the longest
     # of the batch, or not at all.
     padding: Literal["max_length", "longest", "none"] = "max_length"
-    grouping: Literal["none"] = "none"
+    # Which samples share a batch. length: those of similar length.
+    grouping: Literal["none", "length"] = "none"
+    # What dropout asks torch's generator for. 16_bit: as many bits for each number, and no more.
+    dropout_draws: Literal["torch", "16_bit"] = "torch"
     last_batch: Literal["keep", "drop"] = "keep"
     precision: Literal["fp32"] = "fp32"
     gradient_sync: GradientSync = "dense"  # dense: all gradients in fp32, as DistributedDataParallel does
@@ -179,6 +183,11 @@ class Work(DataSpec):
                 f"padding: {self.padding} is nothing that this model of {self.workload} heeds; use "
                 f"{' or '.join(possible)}"
             )
+        if self.grouping == "length" and not self.data.has_lengths:
+            raise ValueError(
+                f"grouping: length needs samples that differ in length, and these data of {self.workload} "
+                "have none; leave it out"
+            )
         if self.gradient_accumulation > self.batch_per_worker:
             raise ValueError(
                 f"a batch of {self.batch_per_worker} samples can't be computed in "
@@ -211,6 +220,8 @@ WORK_OF_THE_LOOP: Final = (
     "schedule",
     "clip_gradients",
     "padding",
+    "grouping",
+    "dropout_draws",
     "last_batch",
     "gradient_sync",
     "evaluate_every_epochs",
@@ -228,6 +239,7 @@ CONDITIONS_OF_THE_LOOP: Final = (
     "reporting",
     "printed_lines",
     "evaluation",
+    "evaluation_batch",
     "scoring",
     "loader_workers",
     "loader_start",
@@ -257,6 +269,7 @@ class Conditions(Settings):
         "printed_lines": 0,
         "repetition": 1,
         "evaluation": "sharded",
+        "evaluation_batch": None,
         "scoring": "direct",
         "runtime": "stack",
         "launcher": "stack",
@@ -298,6 +311,8 @@ class Conditions(Settings):
     # Of validation. sharded: each rank evaluates its share; replicated: each evaluates everything, as scripts
     # often do; none: it is left out.
     evaluation: Literal["sharded", "replicated", "none"] = "sharded"
+    # Samples that a rank evaluates at once; None = as many as it computes at once while it trains.
+    evaluation_batch: int | None = Field(default=None, ge=1, le=65536)
     # Who counts the samples that are right. direct: the loop's own sums; evaluate: Hugging Face's library of
     # that name, as in people's scripts. Both give equal figures.
     scoring: Literal["direct", "evaluate"] = "direct"

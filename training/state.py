@@ -35,6 +35,7 @@ class Training:
     schedule: torch.optim.lr_scheduler.LRScheduler
     vote: StopVote
     gradient_sync: str | None  # how gradients are exchanged; None with one rank
+    lengths: torch.Tensor | None  # of the samples to train with, where batches are grouped by it
     loss_sum: torch.Tensor  # float64 scalar: this rank's share of the current epoch's loss
     reports_every_step: bool = False
     after_step: Callable[[], None] = lambda: None
@@ -101,6 +102,7 @@ def set_up(workload: Workload, session: Session, phases: Phases) -> Training:
         schedule=torch.optim.lr_scheduler.LambdaLR(optimiser, workload.learning_rate_factor),
         vote=StopVote(session),
         gradient_sync=sync,
+        lengths=workload.lengths() if work.grouping == "length" else None,
         loss_sum=torch.zeros((), dtype=torch.float64, device=session.device),
         reports_every_step=workload.conditions.reporting == "step",
     )

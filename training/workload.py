@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from training.data.prepared import Dataset, find_dataset
+from training.dropout import draw_16_bits
 from training.errors import WorkloadError, first_line
 from training.registry import load_for
 from training.schedule import learning_rate_factor
@@ -62,8 +63,16 @@ class Workload(ABC):
         Args:
             split: train, validation, or test.
             chosen: numbers of samples, int64 [samples].
-            epoch: from 1; what a sample looks like may depend on it, its rank and its batch must not matter.
+            epoch: from 1; what a sample looks like may depend on it, its rank and its batch must not matter
+                (but for how far it is padded, if the work says so).
         """
+
+    def lengths(self) -> torch.Tensor:
+        """How long each sample to train with is, int64 [samples]: what it costs to compute, in any unit.
+
+        Only where `data.has_lengths`, for batches of samples of similar length.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no lengths, but its settings say so")
 
     @abstractmethod
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
@@ -153,6 +162,11 @@ class Workload(ABC):
                     f"The model of {self.work.workload} can't recompute activations "
                     f"({first_line(error).rstrip('.')}); leave out activation_checkpointing."
                 ) from error
+        if self.work.dropout_draws == "16_bit" and not draw_16_bits(model):
+            raise WorkloadError(
+                f"The model of {self.work.workload} drops nothing by torch.nn.Dropout, so dropout_draws: "
+                "16_bit would change nothing; leave it out."
+            )
         network: torch.nn.Module = model
         return network
 

@@ -107,6 +107,10 @@ def _settings(campaign: CampaignFile) -> Iterator[tuple[str, str]]:
         yield "gradient_sync", GRADIENTS[work.gradient_sync]
     if work.padding != "max_length":
         yield "padding", PADDINGS[work.padding]
+    if work.grouping == "length":
+        yield "grouping", "batches of samples of similar length"
+    if work.dropout_draws == "16_bit":
+        yield "dropout_draws", "dropout drawn from 16 bits a number"
     same_bits = work.deterministic and specification.conditions.deterministic
     yield "deterministic", "deterministic" if same_bits else "not deterministic"
 

@@ -124,15 +124,22 @@ def test_a_run_on_a_full_disk_fails_with_one_sentence(run: Run, datasets: Datase
     assert not (out / "result.json").exists()
 
 
-@pytest.mark.parametrize(("workers", "sync"), [(1, "dense"), (2, "dense"), (2, "rows")])
+@pytest.mark.parametrize(
+    ("workers", "changes"),
+    [
+        (1, {}),
+        (2, {}),
+        (2, {"gradient_sync": "rows"}),
+        (2, {"grouping": "length", "padding": "longest", "dropout_draws": "16_bit"}),
+    ],
+)
 def test_a_run_gone_on_from_any_checkpoint_ends_with_the_same_bits(
-    run: Run, datasets: Datasets, tmp_path: Path, workers: int, sync: str
+    run: Run, datasets: Datasets, tmp_path: Path, workers: int, changes: dict[str, Any]
 ) -> None:
     prepared = datasets(data_spec())
     settings: dict[str, Any] = {"workers": workers, "batch_per_worker": 8 // workers, "epochs": 3}
     settings |= {"checkpoint_every_steps": 1, "checkpoint_every_epochs": 1, "keep_checkpoints": 99}
-    settings |= {"gradient_sync": sync}
-    spec = run_spec(prepared, data_spec(), **settings)
+    spec = run_spec(prepared, data_spec(), **settings | changes)
     whole, statuses = run(spec, prepared.path)
     assert statuses == [0] * workers
     names = sorted(path.name for path in (whole / "checkpoints").iterdir())

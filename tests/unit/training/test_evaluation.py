@@ -125,6 +125,28 @@ def test_ranks_that_each_evaluate_everything_find_the_same(
         assert np.allclose(answers, others)
 
 
+def test_how_many_are_evaluated_at_once_changes_nothing_but_rounding(
+    asked: DataSpec, prepared: Prepared, run: Run
+) -> None:
+    plain, found = run_on(asked, prepared, **WORK), {}
+    for size in (None, 1, 7, 500):
+        out, statuses = run(under(plain, ASKED | {"evaluation_batch": size}), prepared.path)
+        assert statuses == [0, 0]
+        kept = [parquet.read_table(out / f"predictions-{split}.parquet") for split in ("validation", "test")]
+        found[size] = (load(out / "result.json"), kept)
+    ours, our_predictions = found.pop(None)
+    for theirs, their_predictions in found.values():
+        assert ours["weights_digest"] == theirs["weights_digest"]
+        for mine, other in zip(ours["epochs"], theirs["epochs"], strict=True):
+            figures = {name: each for name, each in mine.items() if name.startswith(("validation_", "test_"))}
+            assert {name: other[name] for name in figures} == pytest.approx(figures, rel=1e-6)
+            assert mine["validation_correct"] == other["validation_correct"]
+        for mine, other in zip(our_predictions, their_predictions, strict=True):
+            assert mine.column("inside").to_pylist() == other.column("inside").to_pylist()
+            answers, others = (np.array(table.column("answers").to_pylist()) for table in (mine, other))
+            assert np.allclose(answers, others)
+
+
 def test_without_evaluation_the_weights_are_the_same_and_only_the_test_split_is_judged(
     asked: DataSpec, prepared: Prepared, run: Run
 ) -> None:
@@ -279,6 +301,26 @@ def test_the_library_is_refused_where_samples_have_no_classes(prepared: Prepared
             continue
         with pytest.raises(ValidationError, match=rf"{refused} don't have one class each; leave it out"):
             RunSpec.model_validate(spec)
+
+
+@pytest.mark.parametrize(("asked_for", "at_once"), [(None, [2, 2, 1]), (3, [3, 2]), (1, [1] * 5), (64, [5])])
+def test_so_many_are_evaluated_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked_for: int | None, at_once: list[int]
+) -> None:
+    training = a_rank(tmp_path, 2, Conditions(evaluation_batch=asked_for))
+    sizes: list[int] = []
+    usual = training.workload.score
+
+    def score(found: Batch) -> torch.Tensor:
+        sizes.append(len(found["number"]))
+        scored: torch.Tensor = usual(found)
+        return scored
+
+    training.workload.score = score
+    others = torch.tensor([4.0, 6.0], dtype=torch.float64)
+    monkeypatch.setattr(evaluation, "sum_over_ranks", lambda _, sums: sums + others)
+    evaluate(training, "validation", 1, keep=False)
+    assert sizes == at_once
 
 
 @pytest.mark.parametrize(("how", "own"), [("sharded", [6, 7, 8, 9, 10]), ("replicated", list(range(11)))])

@@ -57,10 +57,10 @@ def plain_ddp(spec: RunSpec, data: Path, out: Path) -> None:
 
     schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, rate)
     ddp.train()  # type: ignore[no-untyped-call]
+    lengths = workload.lengths() if work.grouping == "length" else None
     for epoch in range(1, work.epochs + 1):
-        for batch in global_batches(
-            work.data.train, work.global_batch, keep_last=False, seed=work.seed, epoch=epoch
-        ):
+        order: dict[str, Any] = {"keep_last": False, "seed": work.seed, "epoch": epoch, "lengths": lengths}
+        for batch in global_batches(work.data.train, work.global_batch, **order):
             mine = workload.batch("train", batch.chunk(world)[rank], epoch)
             logits = ddp(input_ids=mine["input_ids"], attention_mask=mine["attention_mask"]).logits
             functional.cross_entropy(logits, mine["labels"]).backward()  # type: ignore[no-untyped-call]
@@ -80,6 +80,10 @@ def plain_ddp(spec: RunSpec, data: Path, out: Path) -> None:
         (2, {}),
         (3, {}),
         (2, {"gradient_sync": "rows"}),
+        (
+            2,
+            {"grouping": "length", "padding": "longest", "dropout_draws": "16_bit", "batch_per_worker": 2},
+        ),
         (2, {"optimiser": "sgd", "momentum": 0.8, "schedule": "cosine", "clip_gradients": 0.05}),
     ],
 )
@@ -88,7 +92,7 @@ def test_plain_ddp_gives_the_same_weights(
 ) -> None:
     prepared = datasets(data_spec())
     short = {"workers": workers, "batch_per_worker": 4, "epochs": 2, "last_batch": "drop"}
-    spec = run_spec(prepared, data_spec(), **short, **changes)
+    spec = run_spec(prepared, data_spec(), **short | changes)
     assert ranks(workers, plain_ddp, (spec, prepared.path, tmp_path)) == [0] * workers
     plain = {(tmp_path / f"digest-{rank}").read_text(encoding="ascii") for rank in range(workers)}
     out, statuses = run(spec, prepared.path)
@@ -96,14 +100,17 @@ def test_plain_ddp_gives_the_same_weights(
     assert plain == {load(out / "result.json")["weights_digest"]}
 
 
-def test_one_rank_and_two_with_half_the_batch_agree_to_rounding(run: Run, datasets: Datasets) -> None:
+@pytest.mark.parametrize("grouping", ["none", "length"])
+def test_one_rank_and_two_with_half_the_batch_agree_to_rounding(
+    run: Run, datasets: Datasets, grouping: str
+) -> None:
     """Over 20 steps without dropout: weights within 1e-5, losses within one in a million."""
     data = data_spec(train=40)
     prepared = datasets(data)
     weights, losses = [], []
     for workers in (1, 2):
-        settings = {"workers": workers, "batch_per_worker": 8 // workers, "epochs": 4}
-        settings |= {"checkpoint_every_epochs": 4}
+        settings: dict[str, Any] = {"workers": workers, "batch_per_worker": 8 // workers, "epochs": 4}
+        settings |= {"checkpoint_every_epochs": 4, "grouping": grouping}
         spec = run_spec(prepared, data, model=TINY | {"dropout": 0.0}, **settings)
         out, statuses = run(spec, prepared.path)
         assert statuses == [0] * workers

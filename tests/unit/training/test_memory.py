@@ -11,10 +11,11 @@ from typing import Any
 from unittest import mock
 
 import pytest
+import torch
 
 from tests.unit.training.training_helpers import Datasets, Ranks, load, run_on, run_spec
 from training.data.prepare import Prepared
-from training.memory import explain_shortage
+from training.memory import explain_shortage, fitting_batch
 from training.rank import run_rank
 from training.spec import DataSpec
 from training.workloads.text_classification.settings import Data
@@ -87,6 +88,33 @@ def test_advice_names_the_settings_of_the_workload(
     training: Any = SimpleNamespace(work=work)
     told = str(explain_shortage(training, RuntimeError("can't allocate memory")))
     assert told.endswith(f"not even one sample at a time fits: {shorter}.")
+
+
+def test_where_batches_are_grouped_the_longest_samples_must_fit() -> None:
+    tried: list[list[int]] = []
+
+    def batch(_: str, chosen: torch.Tensor, epoch: int) -> None:  # noqa: ARG001  # as it is called
+        tried.append(chosen.tolist())
+        raise MemoryError
+
+    network = torch.nn.Linear(1, 1)
+    session = SimpleNamespace(device=torch.device("cpu"))
+    work = SimpleNamespace(data=SimpleNamespace(train=5))
+    training: Any = SimpleNamespace(
+        work=work,
+        model=network,
+        session=session,
+        workload=None,
+        optimiser=torch.optim.SGD(network.parameters()),
+        batch=batch,
+    )
+    for training.lengths, expected in (
+        (None, [0, 1, 2, 3, 4, 0]),
+        (torch.tensor([3, 9, 1, 7, 5]), [1, 3, 4, 0, 2, 1]),
+    ):
+        with pytest.raises(MemoryError):
+            fitting_batch(training, 6)
+        assert tried.pop() == expected
 
 
 def test_a_model_that_never_fits_is_said(ranks: Ranks, datasets: Datasets, tmp_path: Path) -> None:

@@ -95,14 +95,14 @@ def test_a_condition_that_came_later_changes_a_digest_only_where_it_is_used() ->
         *({"runtime": "native"}, {"launcher": "none"}, {"rank_environment": {"NCCL_DEBUG": "INFO"}}),
         *({"slow_worker": 0.5}, {"startup_hook": "install"}, {"data_place": "shared"}, {"rank_0": "master"}),
         {"scoring": "evaluate"},
-        *({"libraries": "newest"}, {"threads": "stack"}),
+        *({"libraries": "newest"}, {"threads": "stack"}, {"evaluation_batch": 64}),
     )
     changed = [Conditions.model_validate(each) for each in later]
-    assert len({Conditions().digest, *(each.digest for each in changed)}) == 14
+    assert len({Conditions().digest, *(each.digest for each in changed)}) == 15
     before.pop("threads")
     assert all(each.model_dump(mode="json") | before == each.model_dump(mode="json") for each in changed)
     runs = [RunSpec(stack="ddp", work=work(), conditions=each) for each in changed]
-    assert len({run.run_id, *(each.run_id for each in runs)}) == 14
+    assert len({run.run_id, *(each.run_id for each in runs)}) == 15
     assert "slow_worker: " in complaint(Conditions, {"slow_worker": 1.0})
     assert "tokenizing: " in complaint(Conditions, {"tokenizing": "after"})
     assert "startup_hook: " in complaint(Conditions, {"startup_hook": "always"})
@@ -120,8 +120,9 @@ def test_a_setting_of_the_work_that_came_later_changes_a_digest_only_where_it_is
         *({"optimiser": "sgd"}, {"momentum": 0.5}, {"schedule": "cosine"}, {"clip_gradients": 1.0}),
         {"workload_digest": "1" * 64, "workload": "mine"},
         *({"padding": "longest"}, {"padding": "none"}, {"model": {"last_layer": "first_token"}}),
+        *({"dropout_draws": "16_bit"}, {"model": {"attention_dropout": 0.1}}, {"grouping": "length"}),
     )
-    assert len({work().digest, *(work(**each).digest for each in later)}) == 9
+    assert len({work().digest, *(work(**each).digest for each in later)}) == 12
 
 
 def test_the_former_name_of_dense_is_read_and_stays_in_digests() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Final
 
 import torch
@@ -28,6 +29,9 @@ DROPOUTS: Final = (
     "seq_classif_dropout",
 )
 """Names of the dropout settings in encoders' configurations."""
+
+OF_ATTENTION: Final = ("attention_probs_dropout_prob", "attention_dropout")
+"""Those of the weights of attention."""
 
 INTERMEDIATE: Final = ("intermediate_size", "hidden_dim", "n_inner", "d_inner")
 """Names of the width of the feed-forward layers in encoders' configurations."""
@@ -59,7 +63,9 @@ def _bert(shape: ScratchModel, outputs: int, entries: int, positions: int) -> An
         "num_attention_heads": shape.heads,
         "intermediate_size": shape.intermediate,
         "hidden_dropout_prob": shape.dropout,
-        "attention_probs_dropout_prob": shape.dropout,
+        "attention_probs_dropout_prob": shape.dropout
+        if shape.attention_dropout is None
+        else shape.attention_dropout,
         "max_position_embeddings": positions,
         "num_labels": outputs,
         "attn_implementation": "sdpa",
@@ -81,7 +87,7 @@ def _any(shape: ScratchModel, outputs: int, entries: int, positions: int) -> Any
         "hidden_size": shape.hidden,
         "num_attention_heads": shape.heads,
         next((each for each in INTERMEDIATE if each in known), INTERMEDIATE[0]): shape.intermediate,
-        **{each: shape.dropout for each in DROPOUTS if each in known},
+        **_dropouts(shape, name, known),
         "max_position_embeddings": positions + 2,  # some leave out the first two
         **shape.config,
     }
@@ -103,10 +109,35 @@ def _any(shape: ScratchModel, outputs: int, entries: int, positions: int) -> Any
         ) from error
 
 
+def _dropouts(model: ScratchModel | PretrainedModel, kind: str, known: Collection[str]) -> dict[str, float]:
+    """The settings of dropout in the configuration of an encoder.
+
+    Args:
+        model: as it is asked for.
+        kind: of encoder.
+        known: names that its configuration has, among others.
+
+    Raises:
+        WorkloadError: attention is to have another one, and the configuration has none for it.
+    """
+    of_all, of_attention = model.dropout, model.attention_dropout
+    found = {} if of_all is None else {name: of_all for name in DROPOUTS if name in known}
+    if of_attention is not None:
+        own = [name for name in OF_ATTENTION if name in known]
+        if not own:
+            raise WorkloadError(
+                f"The configuration of {kind} has no dropout of attention alone (model.attention_dropout); "
+                "leave it out."
+            )
+        found |= dict.fromkeys(own, of_attention)
+    return found
+
+
 def _pretrained(spec: PretrainedModel, outputs: int, dataset: Dataset) -> Any:
     folder = encoder_folder(dataset)
     changed: dict[str, Any] = {"num_labels": outputs, "dtype": torch.float32}
-    if spec.dropout is not None:
+    if (spec.dropout, spec.attention_dropout) != (None, None):
         config = AutoConfig.from_pretrained(folder)
-        changed |= {name: spec.dropout for name in DROPOUTS if hasattr(config, name)}
+        there = {name for name in DROPOUTS if hasattr(config, name)}
+        changed |= _dropouts(spec, config.model_type, there)
     return AutoModelForSequenceClassification.from_pretrained(folder, **changed)

@@ -70,6 +70,11 @@ class Data(TextData):
         return self.problem_type == "single_label_classification"
 
     @property
+    def has_lengths(self) -> bool:
+        """Texts do, where they are shorter than `max_length`."""
+        return True
+
+    @property
     def metric(self) -> str:
         """The share of texts that are classified correctly, or the mean squared error of a number."""
         return "loss" if self.problem_type == "regression" else "accuracy"
@@ -115,11 +120,13 @@ class Data(TextData):
 class Model(ModelOfSomeKind):
     """An encoder with a new classifier on top; `init` says where its weights come from."""
 
-    LATER: ClassVar[dict[str, Any]] = {"last_layer": "all_tokens"}
+    LATER: ClassVar[dict[str, Any]] = {"last_layer": "all_tokens", "attention_dropout": None}
 
     init: Literal["scratch", "pretrained"] = "scratch"
     # The classifier of a BERT reads the first token alone. first_token: the last layer computes no other.
     last_layer: Literal["all_tokens", "first_token"] = "all_tokens"
+    # Of the weights of attention; None = as all other dropout. With 0, a CPU has a faster kernel.
+    attention_dropout: float | None = Field(default=None, ge=0, lt=1)
 
     def paddings(self, data: DataSettings) -> tuple[str, ...]:  # noqa: ARG002  # as its base class
         """All; whether a pretrained encoder can do without is known when it is loaded."""

@@ -46,6 +46,12 @@ class Split:
         """All attention masks, [samples, max_length]: a copy if they are in several batches."""
         return self.columns["attention_mask"].whole()
 
+    @property
+    def lengths(self) -> npt.NDArray[np.int64]:
+        """How many tokens of each sample are not padding, [samples]."""
+        masks = self.columns["attention_mask"].parts
+        return np.concatenate([part.sum(axis=1, dtype=np.int64) for part in masks])
+
     def tokens(self, rows: npt.NDArray[np.int64]) -> Tokens:
         """Each column's part, [samples, max_length], of the samples with the numbers `rows`."""
         if self.untokenised:

@@ -53,7 +53,12 @@ class TextClassification(Workload):
         tokens = {
             name: torch.from_numpy(column).to(torch.int64) for name, column in texts.tokens(rows).items()
         }
+        if self.work.padding == "longest":
+            tokens = to_longest(tokens)  # here, not on the device: it would have to be waited for
         return tokens | {"labels": torch.from_numpy(texts.labels[rows]).to(self._problem.LABELS)}
+
+    def lengths(self) -> torch.Tensor:
+        return torch.from_numpy(self._splits["train"].lengths)
 
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         return self._problem.loss(self._logits(model, batch), batch["labels"])
@@ -61,14 +66,9 @@ class TextClassification(Workload):
     def _logits(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Fp32 [samples, outputs]; not all encoders take the types of pairs."""
         tokens = {name: each for name, each in batch.items() if name != "labels" and name in self._takes}
-        logits: torch.Tensor = model(**self._padded(tokens)).logits
+        asked = packed(tokens) if self.work.padding == "none" else tokens
+        logits: torch.Tensor = model(**asked).logits
         return logits
-
-    def _padded(self, tokens: Batch) -> Mapping[str, Any]:
-        """What the model is called with, padded as the work says."""
-        if self.work.padding == "none":
-            return packed(tokens)
-        return to_longest(tokens) if self.work.padding == "longest" else tokens
 
     def predict(self, model: torch.nn.Module, batch: Batch) -> Batch:
         return self._problem.predictions(self._logits(model, batch), batch["labels"])

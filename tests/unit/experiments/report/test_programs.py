@@ -198,10 +198,11 @@ def test_of_a_script_there_is_no_model_to_export(tmp_path: Path) -> None:
 
 def test_what_only_the_loop_heeds_is_refused() -> None:
     made = script_run("ddp", 1).model_dump()
-    for name, value in (("save", "last"), ("loader_workers", 1), ("deterministic", False)):
+    of_conditions = (("save", "last"), ("loader_workers", 1), ("deterministic", False))
+    for name, value in (*of_conditions, ("evaluation_batch", 64)):
         with pytest.raises(ValueError, match=rf"train\.py has a loop of its own, which does not heed {name}"):
             RunSpec.model_validate(made | {"conditions": {name: value}})
     of_work = (("checkpoint_every_epochs", 1), ("gradient_sync", "bf16"), ("schedule", "cosine"))
-    for name, value in (*of_work, ("padding", "none")):
+    for name, value in (*of_work, ("padding", "none"), ("grouping", "length"), ("dropout_draws", "16_bit")):
         with pytest.raises(ValueError, match=rf"train\.py has a loop of its own, which does not heed {name}"):
             RunSpec.model_validate(made | {"work": made["work"] | {name: value}})

@@ -12,18 +12,20 @@ from tests.unit.experiments.made_up_records import campaign, spec
 
 
 @pytest.mark.parametrize(
-    ("padding", "said"),
+    ("setting", "value", "said"),
     [
-        ("max_length", "fp32, deterministic"),
-        ("longest", "fp32, padded to the longest of each batch, deterministic"),
-        ("none", "fp32, no padding computed, deterministic"),
+        ("padding", "max_length", "fp32, deterministic"),
+        ("padding", "longest", "fp32, padded to the longest of each batch, deterministic"),
+        ("padding", "none", "fp32, no padding computed, deterministic"),
+        ("grouping", "length", "fp32, batches of samples of similar length, deterministic"),
+        ("dropout_draws", "16_bit", "fp32, dropout drawn from 16 bits a number, deterministic"),
     ],
 )
-def test_other_padding_is_said(tmp_path: Path, padding: str, said: str) -> None:
+def test_what_is_computed_in_another_way_is_said(tmp_path: Path, setting: str, value: str, said: str) -> None:
     one = spec("ddp", 2)
-    specification = one.model_copy(update={"work": one.work.model_copy(update={"padding": padding})})
-    axes = {"stack": "ddp", "workers": 2, "epochs": 2, "padding": padding, "seed": 1}
+    specification = one.model_copy(update={"work": one.work.model_copy(update={setting: value})})
+    axes = {"stack": "ddp", "workers": 2, "epochs": 2, setting: value, "seed": 1}
     plan = [PlannedRun(run_id=specification.run_id, axes=axes, specification=specification)]
     made = campaign(tmp_path, plan, [])
     assert said in training_text(made.file, ())
-    assert training_text(made.file, ("padding",)).endswith("fp32, deterministic, 1 thread per rank")
+    assert training_text(made.file, (setting,)).endswith("fp32, deterministic, 1 thread per rank")

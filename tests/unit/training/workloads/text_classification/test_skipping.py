@@ -182,6 +182,14 @@ def test_a_bert_that_decodes_cannot(datasets: Datasets, tmp_path: Path) -> None:
             "padding: longest is nothing that this model of image-classification heeds; use max_length",
         ),
         (
+            {"grouping": "length", "workload": "image-classification", "data": {"size": 8}},
+            "grouping: length needs samples that differ in length, and these data of image-classification",
+        ),
+        (
+            {"grouping": "length", "workload": "causal-lm", "data": {"block": 16}},
+            "grouping: length needs samples that differ in length, and these data of causal-lm have none",
+        ),
+        (
             {"model": {"architecture": "distilbert", "last_layer": "first_token"}},
             "last_layer: first_token can only be had with architecture: bert",
         ),
