@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 from pydantic import (
     BaseModel,
@@ -122,6 +122,13 @@ class DataSettings(Settings):
         return ()
 
 
+class ForwardCost(NamedTuple):
+    """What a forward pass computes for one sample, by formula; the backward pass computes twice as much."""
+
+    flop: float  # floating-point operations in matrix products; a multiplication and an addition are two
+    attention_weights: float  # how many there are: each goes through softmax and dropout
+
+
 class ModelSettings(Settings):
     """Which model a workload trains, and from which weights."""
 
@@ -139,6 +146,10 @@ class ModelSettings(Settings):
     def paddings(self, data: DataSettings) -> tuple[str, ...]:  # noqa: ARG002  # for subclasses
         """Values of the work's `padding` that it heeds with `data`."""
         return ("max_length",)
+
+    def forward_cost(self, data: DataSettings) -> ForwardCost | None:  # noqa: ARG002  # for subclasses
+        """What a forward pass computes for a sample of `data`, padding included; None: these don't say."""
+        return None
 
     @property
     def told(self) -> tuple[str, ...]:

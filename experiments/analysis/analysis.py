@@ -16,6 +16,7 @@ from experiments.analysis.factors import Recipes, recipes
 from experiments.analysis.figures import Figures, figures_of
 from experiments.analysis.fingerprint import Fingerprint, fingerprints
 from experiments.analysis.from_texts import FromTexts, from_texts
+from experiments.analysis.growth import Growth, growth
 from experiments.analysis.installing import Installing, installing
 from experiments.analysis.ladders import Waterfall, waterfalls
 from experiments.analysis.noise import Noise, noise
@@ -54,6 +55,7 @@ class Analysis:
     to_quality: ToQuality | None  # None: the matrix has no target
     recipes: list[Recipes]
     fingerprints: list[Fingerprint]
+    growth: list[Growth]
     launches: LaunchDifferences  # between the stacks
     placements: list[Placement]
     versions: Versions
@@ -100,6 +102,7 @@ def analyse(campaign: Campaign) -> Analysis:
         to_quality=to_quality(figures, again.floor),
         recipes=recipes(figures, again.floor),
         fingerprints=fingerprints(figures, again.floor),
+        growth=growth(figures),
         launches=between_stacks(figures),
         placements=placements(figures),
         versions=versions(figures),

@@ -10,12 +10,15 @@ from experiments.analysis.analysis import Analysis
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.fingerprint import Term
 from experiments.analysis.from_texts import FromTexts
+from experiments.analysis.growth import Growth
 from experiments.analysis.ladders import Waterfall
+from experiments.analysis.scaling_model import ScalingModel
+from experiments.analysis.scaling_model import Term as Cost
 from experiments.analysis.statistics import Difference, Estimate, Ratio
 from experiments.analysis.to_quality import CellToTarget, ToQuality
 from experiments.analysis.users import Occasion, User
 from experiments.records.record import Record
-from experiments.report.names import setting_text
+from experiments.report.names import link_text, setting_text
 
 Row = dict[str, Any]
 
@@ -24,6 +27,15 @@ FINGERPRINT: Final[dict[Term, str]] = {
     "step": "train_s a step, ms",
     "trained": "train_s for 32 samples trained on, ms",
     "evaluated": "train_s for 32 samples evaluated, ms",
+}
+GROWTH: Final[dict[Cost, str]] = {
+    "fixed": "of each step",
+    "flop": "for 10^9 operations",
+    "attention": "for 10^6 attention weights",
+    "parameters": "for 10^6 parameters",
+    "bytes": "for a MB sent",
+    "rounds": "for a round of messages",
+    "link": "for a ms on the link",
 }
 
 
@@ -42,6 +54,7 @@ def export_rows(analysis: Analysis) -> list[Row]:
         *_published_rows(analysis),
         *_use_rows(analysis),
         *_step_rows(analysis),
+        *(row for each in analysis.growth for row in _growth_rows(each)),
         *_run_rows(figures),
         *_reference_rows(analysis),
         *(row for each in analysis.waterfalls for row in _ladder_rows(each)),
@@ -222,6 +235,25 @@ def _step_rows(analysis: Analysis) -> Iterator[Row]:
             ("longest", each.longest),
         ):
             yield row | _figure(f"step_ms {rank}, {name}", value, each.runs)
+
+
+def _growth_rows(each: Growth) -> Iterator[Row]:
+    """What a step's time grows with, how well that predicts, and what it predicts."""
+    model = each.model
+    if not isinstance(model, ScalingModel):
+        return
+    row = {"section": "growth", "stack": each.stack, "setting": setting_text(each.settings)}
+    for term, cost in model.costs.items():
+        ends = {"low": cost.low, "high": cost.high}
+        yield row | _figure(f"step_ms {GROWTH[term]}", cost.value, each.runs, **ends)
+    if model.held_out is not None:
+        for name, error in (("median", model.held_out.median), ("worst", model.held_out.worst)):
+            yield row | _figure(f"error of a cell held out, {name}", error, each.runs)
+    for found in each.predictions:
+        there = row | {"workers": found.workers}
+        link, ends = link_text(found.link_gbit), {"low": found.step_ms.low, "high": found.step_ms.high}
+        yield there | _figure(f"step_ms by the model, link {link}", found.step_ms.value, each.runs, **ends)
+        yield there | _figure(f"efficiency by the model, link {link}", found.efficiency, each.runs)
 
 
 def _run_rows(figures: Figures) -> Iterator[Row]:

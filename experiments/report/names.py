@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from experiments.analysis.figures import USUAL_AXES, Cell, MissingRun, SameWork
 from experiments.analysis.ladders import Waterfall
 from experiments.analysis.statistics import Ratio
+from experiments.report.formats import setting
 from experiments.util.words import counted, listed
 
 NOT_NEEDED: Final = "Not needed: all was decided without it (--decide)."
@@ -35,6 +36,11 @@ def setting_text(settings: Mapping[str, Any], without: str = "") -> str:
 def stack_text(stack: str, settings: Mapping[str, Any], without: str = "") -> str:
     """A stack as a table names it, with the values of the matrix's other axes."""
     return ", ".join(filter(None, (stack, setting_text(settings, without))))
+
+
+def link_text(gbit: float | None) -> str:
+    """A link's rate: `1 Gbit/s`, or `not limited`."""
+    return "not limited" if gbit is None else f"{setting(gbit)} Gbit/s"
 
 
 def phase_name(phase: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 WIDE, NARROW = 9.0, 4.4  # inches
 INCHES_A_PANEL: Final = 3.2
 INCHES_A_LINE: Final = 0.18
+IN_A_ROW: Final = 3  # panels of a wide figure
 TITLE, LABEL, LEGEND = 32, 22, 40  # characters that fit into a line of a narrow plot
 
 
@@ -23,6 +24,18 @@ def side_by_side(figure: Any, panels: int) -> Sequence[Any]:
         return list(figure.subplots(1, panels, squeeze=False)[0])
     figure.set_figheight(INCHES_A_PANEL * panels)
     return list(figure.subplots(panels, 1, squeeze=False)[:, 0])
+
+
+def in_rows(figure: Any, panels: int) -> Sequence[Any]:
+    """Axes of panels in rows of up to three; in a narrow figure below one another."""
+    if is_narrow(figure) or panels <= IN_A_ROW:
+        return side_by_side(figure, panels)
+    rows = -(-panels // IN_A_ROW)
+    figure.set_figheight(INCHES_A_PANEL * rows)
+    every = list(figure.subplots(rows, IN_A_ROW, squeeze=False).flat)
+    for empty in every[panels:]:
+        empty.remove()
+    return every[:panels]
 
 
 def legend_within(axes: Any) -> None:

@@ -12,17 +12,20 @@ from experiments.analysis.dissertation import SHORT, Dissertation
 from experiments.analysis.dissertation_figures import main_length
 from experiments.analysis.drift import Drift
 from experiments.analysis.figures import Cell, phase_names
-from experiments.report.names import setting_text
+from experiments.analysis.growth import Growth, Quantity
+from experiments.report.names import setting_text, stack_text
 from experiments.report.narrow import (
     NARROW,
     WIDE,
     fold,
+    in_rows,
     is_narrow,
     legend_beside,
     legend_of_all,
     legend_within,
     side_by_side,
 )
+from experiments.report.sections.growth import QUANTITIES
 from experiments.report.sections.ladders import draw_waterfalls
 from experiments.util.words import counted
 
@@ -31,6 +34,7 @@ COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e0
 HATCHES: Final = ("", "//", "xx", "..")
 INCHES_A_BAR: Final = 0.3
 DOT: Final = 14  # points², of one run
+TICKS: Final = (1, 1.5, 2, 3, 5, 7)  # of a logarithmic axis, in each power of ten
 WIDTH: Final = 55  # characters that fit into a title of half the width
 FORMATS: Final = {"png": {"Software": None}, "svg": {"Date": None}}  # what would differ from day to day
 DARK: Final = """
@@ -78,6 +82,8 @@ def drawings_of(analysis: Analysis) -> dict[str, Drawing]:
         drawn["curves"] = lambda figure: _curves(figure, cells)
     if whole := [each for each in analysis.waterfalls if each.steps]:
         drawn["why"] = lambda figure: draw_waterfalls(figure, whole)
+    if analysis.growth:
+        drawn["growth"] = lambda figure: _growth(figure, analysis.growth)
     if analysis.drift.runs:
         stacks = list(dict.fromkeys(cell.stack for cell in cells))
         drawn["drift"] = lambda figure: _drift(figure, analysis.drift, stacks)
@@ -227,7 +233,12 @@ def _first_settings(cells: Sequence[Cell]) -> tuple[list[Cell], str]:
 def _phases(figure: Any, cells: Sequence[Cell]) -> None:
     """Where the time of every cell goes, with the total of each of its runs as a dot."""
     shown = [cell for cell in cells if cell.phases is not None]
-    figure.set_figheight(max(figure.get_figheight(), 1.5 + INCHES_A_BAR * len(shown)))
+    names = [_label(cell, shown) for cell in shown]
+    if not is_narrow(figure):  # where they are folded with all others
+        names = [fill(name, WIDTH) for name in names]
+    lines = max((1 + name.count("\n") for name in names), default=1)
+    bar = INCHES_A_BAR * max(1, lines / 2)  # it has room for two lines
+    figure.set_figheight(max(figure.get_figheight(), 1.5 + bar * len(shown)))
     axes = figure.subplots()
     left = [0.0] * len(shown)
     for at, phase in enumerate(phase_names(shown)):
@@ -246,7 +257,7 @@ def _phases(figure: Any, cells: Sequence[Cell]) -> None:
     dots = [(each.total_s, at) for at, records in several for each in records if each.total_s is not None]
     if dots:
         axes.scatter(*zip(*dots, strict=True), s=DOT, color="#ffffff", edgecolors="#000000", zorder=3)
-    axes.set_yticks(range(len(shown)), [_label(cell, shown) for cell in shown])
+    axes.set_yticks(range(len(shown)), names)
     axes.invert_yaxis()
     axes.set_xlabel("seconds on the slowest rank, mean")
     axes.set_title("where the time goes")
@@ -312,6 +323,69 @@ def _drift(figure: Any, drift: Drift, stacks: Sequence[str]) -> None:
     axes.set_title("did times drift?")
     axes.grid(color="#dddddd")
     legend_beside(axes)
+
+
+def _growth(figure: Any, found: Sequence[Growth]) -> None:
+    """A step's time by each quantity that varies alone, with the model's and what that says of more ranks."""
+    every = dict.fromkeys(curve.quantity for each in found for curve in each.curves)
+    panels = dict(zip(every, in_rows(figure, len(every)), strict=True))
+    for at, each in enumerate(found):
+        name, colour, marker = (
+            stack_text(each.stack, each.settings),
+            COLOURS[at % len(COLOURS)],
+            "os^v"[at % 4],
+        )
+        for curve in each.curves:
+            axes = panels[curve.quantity]
+            runs = [(x, ms) for x, point in curve.points for ms in point.runs_ms]
+            axes.scatter(*zip(*runs, strict=True), s=DOT, color=colour, marker=marker, label=name, zorder=3)
+            modelled = [(x, point.model_ms) for x, point in curve.points if point.model_ms is not None]
+            if modelled:
+                axes.plot(*zip(*modelled, strict=True), "--", color=colour, label=f"{name}, by the model")
+            if curve.quantity == "ranks":
+                _more_ranks(axes, each, colour)
+    for quantity, axes in panels.items():
+        _log_axes(axes, quantity)
+        axes.set_xlabel(QUANTITIES[quantity])
+        axes.set_ylabel("step, ms")
+        axes.grid(color="#dddddd")
+    ends = [axes.get_ylim() for axes in panels.values()]
+    for axes in panels.values():
+        axes.set_ylim(min(low for low, _ in ends), max(high for _, high in ends))
+    legend_of_all(figure, panels.get("ranks", next(iter(panels.values()))))
+
+
+def _log_axes(axes: Any, quantity: Quantity) -> None:
+    """Logarithmic axes, with plain numbers; thousands of a quantity are k, and millions M."""
+    from matplotlib.ticker import EngFormatter, LogLocator, NullFormatter, ScalarFormatter
+
+    doubles = quantity in ("length", "batch", "ranks")
+    axes.set_xscale("log", base=2 if doubles else 10)
+    axes.set_yscale("log")
+    axes.yaxis.set_major_locator(LogLocator(subs=TICKS))
+    if not doubles:
+        axes.xaxis.set_major_locator(LogLocator(subs=TICKS[::2]))
+    axes.yaxis.set_major_formatter(ScalarFormatter())
+    axes.xaxis.set_major_formatter(ScalarFormatter() if quantity == "link" else EngFormatter(sep=""))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_formatter(NullFormatter())
+
+
+def _more_ranks(axes: Any, each: Growth, colour: str) -> None:
+    """What the model says of more ranks on the link of the others, with intervals."""
+    there = [found for found in each.predictions if found.link_gbit == each.base_gbit]
+    if not there:
+        return
+    times = [found.step_ms for found in there]
+    axes.errorbar(
+        [found.ranks for found in there],
+        [time.value for time in times],
+        yerr=[[time.value - time.low for time in times], [time.high - time.value for time in times]],
+        fmt="x",
+        capsize=3,
+        color=colour,
+        label=f"{stack_text(each.stack, each.settings)}, predicted",
+    )
 
 
 def _label(cell: Cell, cells: Sequence[Cell]) -> str:

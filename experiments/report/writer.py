@@ -29,6 +29,7 @@ from experiments.report.sections.dissertation import dissertation_table
 from experiments.report.sections.factors import factors_once_table, factors_table
 from experiments.report.sections.fingerprint import fingerprint_table
 from experiments.report.sections.from_texts import from_texts_table
+from experiments.report.sections.growth import growth_table
 from experiments.report.sections.hardware import gpus_table, nodes_table, placement_table
 from experiments.report.sections.ladders import ladders_table
 from experiments.report.sections.launch import launch_table
@@ -71,6 +72,8 @@ SHOWN: Final = {
     "beside nothing of the dissertation's.",
     "answer-script": "Of scripts with a loop of their own: what each suspect adds to a step, beside nothing "
     "of the dissertation's.",
+    "growth": "How long a step takes as one thing grows and all else stays; each dot is the median of a "
+    "run's steps, dashed lines are the model fitted to all cells, and crosses what it says of more workers.",
     "drift": "Each run's training time over the mean of its cell, by when it began; lines stand where the "
     "next run began after nodes had booted, or after the campaign was resumed.",
 }
@@ -141,6 +144,7 @@ def _details(analysis: Analysis) -> list[Table]:
         phases_table(figures.cells),
         factors_once_table(analysis.recipes, doubt_of(figures)),
         step_times_table(analysis.steps),
+        growth_table(analysis.growth),
         added_table(analysis.added, baseline, doubt_of(figures)),
         launch_table(analysis.launches, analysis.placements),
         quality_table(figures),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from training.settings import DataSettings, ModelSettings, PretrainedData
+from training.settings import DataSettings, ForwardCost, ModelSettings, PretrainedData
 
 
 class TextData(PretrainedData):
@@ -99,6 +99,17 @@ class Transformer(ModelSettings):
         """`bert, 2 layers, 128 wide, 2 heads, from scratch`."""
         return (
             f"{self.architecture}, {self.layers} layers, {self.hidden} wide, {self.heads} heads, from scratch"
+        )
+
+    def _cost_of_layer(self, tokens: int, intermediate: int, queries: int) -> ForwardCost:
+        """Of one layer, for a sample of `tokens`, whose output is computed for `queries` of them."""
+        keys_and_values = 4 * tokens * self.hidden**2
+        queries_and_output = 4 * queries * self.hidden**2
+        products_of_attention = 4 * queries * tokens * self.hidden
+        feed_forward = 4 * queries * self.hidden * intermediate
+        return ForwardCost(
+            flop=keys_and_values + queries_and_output + products_of_attention + feed_forward,
+            attention_weights=self.heads * queries * tokens,
         )
 
     @model_validator(mode="after")

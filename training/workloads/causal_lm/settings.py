@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from training.data.texts import TextData, Transformer
-from training.settings import ModelOfSomeKind, Pretrained
+from training.settings import DataSettings, ForwardCost, ModelOfSomeKind, Pretrained
 
 
 class Data(TextData):
@@ -56,6 +56,13 @@ class ScratchModel(Transformer, Model):
 
     init: Literal["scratch"] = "scratch"
     architecture: Literal["gpt2"] = "gpt2"
+
+    def forward_cost(self, data: DataSettings) -> ForwardCost:
+        """Of a GPT-2's layers, whose feed-forward part is four times as wide, and of the logits."""
+        assert isinstance(data, Data)
+        layer = self._cost_of_layer(data.block, 4 * self.hidden, data.block)
+        logits = 2 * data.block * self.hidden * data.vocabulary
+        return ForwardCost(self.layers * layer.flop + logits, self.layers * layer.attention_weights)
 
 
 class PretrainedModel(Pretrained, Model):

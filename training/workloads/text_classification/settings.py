@@ -9,7 +9,7 @@ from pydantic import Field, StringConstraints, model_validator
 
 from training.data.texts import TextData, Transformer
 from training.metrics.of_predictions import OF_LABEL_SETS, OF_NUMBERS, names_of_classes
-from training.settings import DataSettings, ModelOfSomeKind, Pretrained
+from training.settings import DataSettings, ForwardCost, ModelOfSomeKind, Pretrained
 
 NUMBER: Final = re.compile(r"\s*[+-]?\d+([.,]\d*)?\s*")
 
@@ -151,6 +151,21 @@ class ScratchModel(Transformer, Model):
     def paddings(self, data: DataSettings) -> tuple[str, ...]:
         """Only a BERT can do without."""
         return super().paddings(data) if self.architecture == "bert" else ("max_length", "longest")
+
+    def forward_cost(self, data: DataSettings) -> ForwardCost | None:
+        """Of a BERT's layers; the embeddings and the classifier are next to nothing."""
+        if self.architecture != "bert" or self.config:
+            return None
+        assert isinstance(data, Data)
+        tokens = data.max_length
+        whole, last = (
+            self._cost_of_layer(tokens, self.intermediate, queries)
+            for queries in (tokens, 1 if self.last_layer == "first_token" else tokens)
+        )
+        return ForwardCost(
+            flop=(self.layers - 1) * whole.flop + last.flop,
+            attention_weights=(self.layers - 1) * whole.attention_weights + last.attention_weights,
+        )
 
     def text(self, data: DataSettings) -> str:
         """As of all transformers, and what the last layer computes if that is not all."""

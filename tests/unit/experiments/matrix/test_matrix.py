@@ -158,6 +158,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("rank-0", 15),
         ("two-users", 26),
         ("bits", 15),
+        ("growth", 63),
     ],
 )
 def test_every_matrix_that_is_shipped_is_valid(name: str, runs: int) -> None:

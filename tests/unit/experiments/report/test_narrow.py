@@ -22,6 +22,7 @@ from experiments.report.plots import STYLE, Drawing, drawings_of, figure_of
 from experiments.report.writer import write_report
 from tests.unit.experiments.analysis.test_answer import analysed, costs
 from tests.unit.experiments.kept_campaigns import THREE_STACKS
+from tests.unit.experiments.made_up_growth import grown
 from tests.unit.experiments.made_up_ladder import ladder
 from tests.unit.experiments.made_up_page import everything
 from tests.unit.experiments.made_up_records import quick
@@ -37,6 +38,10 @@ def drawings(folder: Path) -> Iterator[tuple[str, Drawing]]:
     kept, made_up = open_campaign(THREE_STACKS), everything(folder / "page")
     for made in (kept, made_up, ladder(folder / "ladder", 5, 6.0, 2.0, 0.3)):
         yield from drawings_of(analyse(made)).items()
+    yield (
+        "growth",
+        drawings_of(analyse(grown(folder / "growth", keep=lambda axes: axes["seed"] == 1)))["growth"],
+    )
     yield from answer_drawings(answers([analysed(folder / "answer", costs(30))])).items()
 
 
@@ -53,7 +58,7 @@ def test_nothing_is_cropped_and_bars_keep_their_room(tmp_path: Path) -> None:
         assert taken.x0 >= 0 and taken.y0 >= 0 and taken.x1 <= width and taken.y1 <= height, name
         assert all(axes.get_position().width * width > 0.4 * NARROW for axes in figure.axes), name
         seen.add(name)
-    assert seen >= {"times", "phases", "curves", "drift", "why", "answer"}
+    assert seen >= {"times", "phases", "curves", "drift", "growth", "why", "answer"}
 
 
 def test_letters_on_a_phone_are_as_large_as_can_be_read() -> None:
