@@ -66,10 +66,15 @@ def choose_sync(model: torch.nn.Module, work: Work) -> str:
 
 def settings_of(model: torch.nn.Module, gradient_sync: str) -> dict[str, Any]:
     """What DistributedDataParallel is given, beside its defaults, to send gradients in this way."""
+    sent = [each for each in model.parameters() if each.requires_grad]
+    if gradient_sync == "powersgd":
+        # In one part: PowerSGD sends each part's matrices when the sum before them is there, so with several
+        # parts the order of messages is a matter of chance, and gloo takes one part's for another's.
+        return {"bucket_cap_mb": sum(each.nbytes for each in sent) / MB + 1}
     if gradient_sync != "rows":
         return {}
     tables = lookup_tables(model)
-    rest = sum(each.nbytes for each in model.parameters() if each.requires_grad and each not in tables)
+    rest = sum(each.nbytes for each in sent if each not in tables)
     cap = min(max(rest / BUCKETS / MB, SMALLEST_MB), LARGEST_MB)
     # Gradients stay in the buckets: a table, most of whose rows are zeros, need not be copied back.
     return {"bucket_cap_mb": cap, "gradient_as_bucket_view": True}
