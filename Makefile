@@ -108,8 +108,8 @@ export: ## bring a run's trained model home, for from_pretrained (RUN=results/<m
 search: ## search for hyperparameters around a run (RECORD=results/<matrix>/<campaign>/<run>/<attempt>/record.json, SEARCH=file)
 	@$(call in,controller) python -m experiments search "$(RECORD)" $(if $(SEARCH),--search "$(SEARCH)") $(ARGS)
 
-bench: ## measure what recording costs (DATA=folder of a prepared data set)
-	@$(call in,test) python -m tests.benchmarks.recording --data "$(DATA)" $(ARGS)
+bench: ## measure training beside Hugging Face's Trainer, two workers beside two single ones, and recording (DATA=folder of a prepared data set, ONLY=one-worker,two-workers,recording, ARGS=--help)
+	@$(call in,test) python -m tests.benchmarks $(if $(DATA),--data "$(DATA)") $(if $(ONLY),--only "$(ONLY)") $(ARGS)
 
 gpu-check: ## run what needs a GPU on this machine's own (without one, says so and does nothing)
 	@tests/gpu/check "$(DATA)"

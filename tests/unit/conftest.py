@@ -9,6 +9,7 @@ STARTERS = {"browser", "ranks", "whole", "workplace"}
 #: Modules that start ansible-playbook, a database, the matrix's command or torch's ranks themselves, or query
 #: mirrors.
 SLOW_MODULES = {
+    "test_benchmarks",
     "test_loop",
     "test_broken_stacks",
     "test_check_gpus",

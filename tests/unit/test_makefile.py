@@ -26,6 +26,23 @@ def test_real_packages_of_determined_are_handed_to_the_tests(verb: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("given", "asked"),
+    [
+        ((), ""),
+        (
+            ("DATA=/a folder", "ONLY=recording", "ARGS=--rounds 3"),
+            '--data "/a folder" --only "recording" --rounds 3',
+        ),
+    ],
+)
+def test_the_benchmark_is_told_what_to_measure_on(given: tuple[str, ...], asked: str) -> None:
+    command = ["make", "--dry-run", "bench", "DATA=", "ONLY=", "ARGS=", *given]
+    shown = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
+    (told,) = re.findall("python -m tests.benchmarks(.*)", shown)
+    assert told.split() == asked.split()
+
+
 def test_every_target_is_phony() -> None:
     (phony,) = re.findall(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
     assert phony.split() == TARGETS

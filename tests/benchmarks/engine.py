@@ -1,0 +1,137 @@
+"""Training with this project's loop, outside of any run: the work, its steps, and what came of them."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from training.data.prepared import DESCRIPTION
+from training.errors import DataError
+from training.job import set_arithmetic
+from training.loop import train_epoch
+from training.metrics.figures import Figures
+from training.metrics.phases import SAMPLE_EVERY, Phases, clock_for
+from training.session import RankStatus
+from training.spec import Conditions, RunSpec, Work
+from training.state import Training, set_up
+from training.torchrun import TorchrunSession
+from training.util.process import keep_freed_memory
+from training.workload import Workload, open_workload, to_device
+
+USUAL: Final = {
+    "workers": 1,
+    "seed": 1,
+    "batch_per_worker": 32,
+    "learning_rate": 5e-4,
+    "warmup_steps": 20,
+    # As Trainer does by default, so that both compute the same.
+    "clip_gradients": 1.0,
+    "weight_decay": 0.0,
+}
+"""Settings of the work in every part: with them an encoder from scratch learns within minutes."""
+
+
+class Alone(TorchrunSession):
+    """A rank outside of any run, which keeps figures or drops them and is never told to stop."""
+
+    def __init__(
+        self,
+        figures: Figures | None = None,
+        device: torch.device | None = None,
+        rank: int = 0,
+        world_size: int = 1,
+    ) -> None:
+        self.rank, self.world_size, self.local_rank = rank, world_size, rank
+        self.device = device or torch.device("cpu")
+        self._figures = figures
+
+    def should_stop(self) -> bool:
+        """Never."""
+        return False
+
+
+def described(data: Path) -> dict[str, Any]:
+    """The description of a prepared data set.
+
+    Raises:
+        DataError: there is none.
+    """
+    try:
+        found: dict[str, Any] = json.loads((data / DESCRIPTION).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"There is no prepared data set in {data} ({error}); name its own folder, which has "
+            f"{DESCRIPTION}, or leave --data out."
+        ) from error
+    return found
+
+
+def work_on(data: Path, steps: int, **settings: Any) -> Work:
+    """Training on the first samples of a prepared data set, as many as `steps` an epoch take.
+
+    Args:
+        data: the data set's own folder.
+        steps: in each epoch.
+        settings: of the work, beside those in `USUAL`; an epoch unless they say otherwise.
+
+    Raises:
+        DataError: there is no data set, or it has too few samples.
+        ValidationError: the work can't have these settings.
+    """
+    about = described(data)
+    chosen = USUAL | {"epochs": 1} | settings
+    samples = steps * chosen["batch_per_worker"] * chosen["workers"]
+    if samples > about["spec"]["train"]:
+        raise DataError(
+            f"{steps} steps take {samples} samples to train, and the data set in {data} has "
+            f"{about['spec']['train']}; use fewer steps (--steps), or a larger data set (--data)."
+        )
+    content = {"data": about["spec"] | {"train": samples}, "data_digest": about["digest"]}
+    return Work.model_validate(content | chosen)
+
+
+def compute_as_a_rank(work: Work) -> None:
+    """Have this process compute as a rank of a run does, from now on; called once, before anything is."""
+    set_arithmetic(RunSpec(stack="benchmark", work=work))
+    keep_freed_memory()
+
+
+def opened(work: Work, data: Path) -> Workload:
+    """The workload of a benchmark's work."""
+    return open_workload(work, data, Conditions(), data)
+
+
+def by_the_engine(workload: Workload, session: Alone, ready: Callable[[], object] = lambda: None) -> Training:
+    """Train all epochs of the work, without evaluation; `step_seconds` has what each step took.
+
+    Args:
+        workload: what to train.
+        session: this rank's; the ranks have met.
+        ready: called before the first step.
+    """
+    kind = session.device.type
+    phases = Phases(clock_for(kind), SAMPLE_EVERY[kind])
+    phases.begin("other")
+    training = set_up(workload, session, phases)
+    ready()
+    for epoch in range(1, workload.work.epochs + 1):
+        training.end_epoch(train_epoch(training, epoch, RankStatus(), time.perf_counter()))
+    training.vote.settle()
+    return training
+
+
+@torch.inference_mode()
+def judged(workload: Workload, model: torch.nn.Module, samples: int) -> dict[str, float]:
+    """The metrics of a trained model on the first samples for validation: `loss`, `accuracy`."""
+    model.eval()
+    device = next(model.parameters()).device
+    sums = torch.zeros(len(workload.SUMS), dtype=torch.float64, device=device)
+    for chosen in torch.split(torch.arange(samples), workload.work.batch_per_worker):
+        batch = to_device(workload.batch("validation", chosen, workload.work.epochs), device)
+        sums += workload.score(workload.predict(model, batch))
+    return workload.metrics(dict(zip(workload.SUMS, sums.tolist(), strict=True)), samples)

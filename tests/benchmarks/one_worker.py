@@ -1,0 +1,164 @@
+"""One worker: the engine with what it can leave out, beside Hugging Face's Trainer, on one core.
+
+Every training is a process of its own with one thread on the same core. In each round all of them train once,
+in turned order in every other round. All take the same batches, except where they are grouped by length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from pydantic import ValidationError
+
+from tests.benchmarks.engine import Alone, by_the_engine, compute_as_a_rank, judged, opened
+from tests.benchmarks.plan import Plan, in_turns
+from tests.benchmarks.results import Comparison, Part, Sample, compare
+from tests.benchmarks.side_by_side import side_by_side
+from tests.benchmarks.tables import said
+from tests.benchmarks.trainer import BY_LENGTH, by_trainer
+from training.spec import Work, explain
+
+TRAINER: Final = "Trainer"
+TRAINER_BF16: Final = "Trainer, bf16"
+TRAINER_BY_LENGTH: Final = "Trainer, grouped by length"
+PEERS: Final[Mapping[str, dict[str, Any]]] = {
+    TRAINER: {},
+    TRAINER_BF16: {"bf16": True},
+    TRAINER_BY_LENGTH: BY_LENGTH,
+}
+"""How Trainer is set, beside its defaults."""
+
+AS_TRAINER: Final = "times as fast as Trainer"
+AS_PEER: Final = "as Trainer set alike"
+WARM_UP: Final = 2  # steps of a training that is thrown away
+LOOKED_AT: Final = 128  # samples for validation, unless the accuracy is asked for
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A way for the engine to train."""
+
+    name: str
+    settings: Mapping[str, Any]  # of the work
+    peer: str = TRAINER  # the Trainer that is set alike
+    aims: Mapping[int, float] = field(default_factory=dict)  # times as fast as Trainer, by maximum length
+
+
+UNPADDED: Final = {"padding": "none"}
+FIRST: Final = {"model": {"last_layer": "first_token"}}
+BF16: Final = {"precision": "bf16"}
+VARIANTS: Final = (
+    Variant("plain", {}),
+    Variant("padding: none", UNPADDED),
+    Variant("last_layer: first_token", FIRST),
+    Variant("both", UNPADDED | FIRST, aims={128: 2.0, 512: 4.0}),
+    Variant("plain, bf16", BF16, TRAINER_BF16),
+    Variant("padding: none, bf16", BF16 | UNPADDED, TRAINER_BF16),
+    Variant("last_layer: first_token, bf16", BF16 | FIRST, TRAINER_BF16),
+    Variant("both, bf16", BF16 | UNPADDED | FIRST, TRAINER_BF16, aims={128: 3.0, 512: 6.0}),
+    Variant("grouping: length", {"grouping": "length", "padding": "longest"}, TRAINER_BY_LENGTH),
+)
+
+
+def measure(data_sets: Sequence[Path], plan: Plan, variants: Sequence[Variant] = VARIANTS) -> Part:
+    """Train all of them on each data set, round by round.
+
+    Args:
+        data_sets: folders of prepared data sets, one for each maximum length.
+        plan: how much.
+        variants: of the engine; those that the work can't have are left out with a note.
+
+    Raises:
+        DataError: a data set is not there, or too small.
+        RuntimeError: a training failed.
+    """
+    samples: list[Sample] = []
+    comparisons: list[Comparison] = []
+    notes: list[str] = []
+    for data in data_sets:
+        plain = plan.work_on(data)
+        length, group = plain.data.tokens_per_sample, _group(plain)
+        here, left_out = possible(data, plan, variants)
+        notes += [f"{group}: {each}" for each in left_out]
+        peers = [name for name in PEERS if name == TRAINER or name in {each.peer for each, _ in here}]
+        calls = {name: partial(_with_trainer, data, plan, PEERS[name]) for name in peers}
+        calls |= {each.name: partial(_with_engine, data, plan, work) for each, work in here}
+        mine = list(_rounds(group, calls, plan))
+        comparisons += [found for each, _ in here for found in _compared(mine, group, each, length)]
+        samples += sorted(mine, key=lambda each: each.round)
+    return Part(
+        name="one-worker", settings=plan.settings(), samples=samples, comparisons=comparisons, notes=notes
+    )
+
+
+def possible(
+    data: Path, plan: Plan, variants: Sequence[Variant]
+) -> tuple[list[tuple[Variant, Work]], list[str]]:
+    """The variants that the work can have, each with it; a sentence for each of the others."""
+    there, left_out = [], []
+    for each in variants:
+        try:
+            there.append((each, plan.work_on(data, **each.settings)))
+        except ValidationError as error:
+            left_out.append(f"{each.name} is left out: {explain(error)}")
+    return there, left_out
+
+
+def _group(work: Work) -> str:
+    return f"maximum length {work.data.tokens_per_sample}"
+
+
+def _rounds(group: str, calls: Mapping[str, Any], plan: Plan) -> Iterator[Sample]:
+    for number, name in in_turns(list(calls), plan.rounds):
+        (found,) = side_by_side([calls[name]], plan.cores[:1])
+        sample = Sample(group=group, name=name, round=number, **found)
+        print(said(sample), flush=True)
+        yield sample
+
+
+def _compared(
+    samples: Sequence[Sample], group: str, variant: Variant, length: int | None
+) -> Iterator[Comparison]:
+    of = (group, variant.name)
+    aim = None if length is None else variant.aims.get(length)
+    yield compare(samples, of, (group, TRAINER), AS_TRAINER, aim)
+    if variant.peer != TRAINER:
+        yield compare(samples, of, (group, variant.peer), AS_PEER)
+
+
+def _with_engine(data: Path, plan: Plan, work: Work) -> dict[str, float]:
+    compute_as_a_rank(work)
+    by_the_engine(opened(shortened(work), data), Alone())
+    workload = opened(work, data)
+    training = by_the_engine(workload, Alone())
+    return _found(training.step_seconds, judged(workload, training.model, _judges(work, plan)), plan)
+
+
+def _with_trainer(data: Path, plan: Plan, settings: Mapping[str, Any]) -> dict[str, float]:
+    work, cpu = plan.work_on(data), torch.device("cpu")
+    by_trainer(opened(shortened(work), data), cpu, settings)
+    workload = opened(work, data)
+    seconds, model = by_trainer(workload, cpu, settings)
+    return _found(seconds, judged(workload, model, _judges(work, plan)), plan)
+
+
+def shortened(work: Work) -> Work:
+    """A few steps of the same work: what is slow at its first use has been used then."""
+    few = min(WARM_UP, work.steps_per_epoch) * work.global_batch
+    return work.model_copy(
+        update={"epochs": 1, "data": work.data.model_copy(update={"train": min(few, work.data.train)})}
+    )
+
+
+def _judges(work: Work, plan: Plan) -> int:
+    return work.data.validation if plan.accuracy else min(LOOKED_AT, work.data.validation)
+
+
+def _found(seconds: Sequence[float], metrics: Mapping[str, float], plan: Plan) -> dict[str, float]:
+    found = {"ms": 1000 * sum(seconds) / len(seconds), "loss": metrics["loss"]}
+    return found | ({"accuracy": metrics["accuracy"]} if plan.accuracy else {})
