@@ -92,7 +92,7 @@ TEST = (
     Part(
         "training",
         "the training job, with ranks on this machine; Determined's client, against a stand-in",
-        (on_all_cores(*NOT_WIDE, "tests/unit/training", "tests/unit/determined"),),
+        (on_all_cores(*NOT_WIDE, "tests/unit/training", "tests/unit/determined", "tests/unit/benchmarks"),),
     ),
     # This part installs Docker's engine if it is missing.
     Part(

@@ -7,6 +7,7 @@ import platform
 from importlib import metadata
 from typing import Final
 
+import psutil
 import torch
 
 from experiments.report.formats import TENTHS, number
@@ -18,6 +19,19 @@ from training.metrics.census.software import arithmetic
 LIBRARIES: Final = ("transformers", "accelerate", "numpy")
 OF_ARITHMETIC: Final = ("instructions of torch", "branch of MKL", "branch that suits MKL")
 MEASURED: Final = ("training", "tests/benchmarks")
+
+
+def described() -> dict[str, str]:
+    """What does not change from one measurement to the next: this machine and its libraries, in words."""
+    return {
+        "processor": processor().get("model", platform.machine()),
+        "cores": str(os.cpu_count()),
+        "memory": f"{psutil.virtual_memory().total >> 20} MiB",
+        "system": f"Linux {platform.release()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "transformers": metadata.version("transformers"),
+    }
 
 
 def facts() -> dict[str, str]:

@@ -1,0 +1,364 @@
+"""Where a core's time goes: a step of the engine by operator, beside what the core can do.
+
+python -m tests.benchmarks.profile --data DIR (a prepared data set) [--length 128|512] [--out FOLDER]
+
+One core, one thread, BERT-tiny. Steps with torch's profiler and steps without it take turns, on the same
+samples. Writes profile-LENGTH.json, and profile-LENGTH.md, whose text can be kept as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from experiments.report.formats import PERCENT, TENTHS, Value, number, quantity
+from experiments.report.tables import Table, columns
+from tests.benchmarks import flop
+from tests.benchmarks.bert import SHAPES, Bert, Case, begin, step, work_of
+from tests.benchmarks.machine import described
+from tests.benchmarks.operators import OPTIMISER, ROWS, STEP, Ranges, times_of
+from tests.benchmarks.pages import machine_table, markdown
+from tests.benchmarks.peaks import (
+    Peak,
+    array_bytes,
+    bandwidth,
+    matrix_peak,
+    on_one_core,
+    products_of,
+)
+from training.errors import DataError
+from training.job import set_arithmetic
+from training.metrics.phases import Phases
+from training.spec import RunSpec
+from training.state import Training
+from training.util.files import write_json
+from training.util.process import keep_freed_memory
+
+CLIPPED: Final = 1.0  # the largest norm of a step's gradients
+BATCHES: Final = 8  # of samples, which every round takes
+ROUNDS: Final = 5
+SHARE: Final = replace(PERCENT, digits=1)
+CLOSE: Final = 0.02  # how far the rows' sum may be from a step
+GIGA: Final = 1e9
+MIB: Final = 1 << 20
+ADAMW_BYTES: Final = 28
+"""That fused AdamW moves for a parameter: reads of weight, gradient and two moments, and three writes."""
+
+INTRODUCTION: Final = """\
+# Where a core's time goes, at {length} tokens
+
+A step of the engine (data, forward and backward pass, clipping, AdamW) on one core and one thread: BERT-tiny
+({shape}), batch {batch} of {length} tokens, dropout 0.1.
+Means over {steps} steps with torch's profiler and as many without it, in turns, on the same samples.
+Written by `python -m tests.benchmarks.profile --length {length}`.
+"""
+BY_OPERATOR: Final = """\
+Shares of a step without the profiler, and ms of a step with it in brackets (of the last three rows: as they
+say). An operator's time is what it takes itself, without the operators that it calls. Attention's matrix
+products are attention's. What is not in any operator is Python and autograd's own work."""
+BESIDE_PEAK: Final = """\
+FLOP of a step's matrix products, counted, and by arithmetic in brackets; time is that of a step without the
+profiler. The peak is that of the fastest product (rows x inner length x columns) in the precision of the
+products: of those that a layer has, or of a large square."""
+MOVED: Final = """\
+Fused AdamW moves 28 bytes for a parameter: it reads weight, gradient and two moments (fp32), and writes all
+but the gradient. Its time is the row *optimiser* above. Copy (a = b) and triad (a = b + s c) are measured as
+STREAM does, over arrays of {array} MiB. What stays in a cache from step to step can move faster."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A step of a case, as a mean over many."""
+
+    case: Case
+    steps: int  # with the profiler, and as many without it
+    unprofiled_ms: float
+    profiled_ms: float
+    rows_ms: Mapping[str, float]  # of a step with the profiler, by `operators.ROWS`
+    flop: float  # of a step, counted
+    flop_by_arithmetic: float
+    parameters: int
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one core can do at most."""
+
+    fp32: Peak
+    bf16: Peak
+    bandwidth: Mapping[str, float]  # bytes per s, by kernel
+    array: int  # bytes of each array that was moved
+
+    def peak(self, case: Case) -> Peak:
+        """Of matrix products in the precision of a case."""
+        return self.bf16 if case.bf16 else self.fp32
+
+
+def cases(length: int) -> list[Case]:
+    """What is profiled."""
+    plain = Case(length=length, clip_gradients=CLIPPED)
+    return [plain, replace(plain, skipping=True), replace(plain, bf16=True)]
+
+
+def batches(case: Case, count: int) -> list[torch.Tensor]:
+    """The numbers of the samples of each step."""
+    return [torch.arange(case.batch) + number * case.batch for number in range(count)]
+
+
+def measure(case: Case, data: Path, rounds: int = ROUNDS, count: int = BATCHES) -> Profile:
+    """Profile a case; a first round warms up and does not count.
+
+    Args:
+        case: what to profile, on the CPU.
+        data: folder of the prepared data set.
+        rounds: in each, all batches are computed with the profiler and without it.
+        count: of different batches.
+
+    Raises:
+        DataError: the data set can't be used.
+    """
+    workload = Bert(case, data)
+    training = begin(workload, Phases(), torch.device("cpu"))
+    taken = batches(case, count)
+    steps = rounds * count
+    products = sum(flop.counted(training, chosen) for chosen in taken) / count
+    computed = sum(
+        flop.by_arithmetic(workload.shape, lengths(workload, chosen), workload.outputs) for chosen in taken
+    )
+    seconds = {True: 0.0, False: 0.0}
+    rows: Counter[str] = Counter()
+    for turn in range(rounds + 1):
+        # Each goes first in half of the rounds, so that a drift of the machine affects both.
+        for profiled in (turn % 2 == 0, turn % 2 == 1):
+            spent, found = profiled_steps(training, taken) if profiled else (plain_steps(training, taken), {})
+            if turn:
+                seconds[profiled] += spent
+                rows.update(found)
+    return Profile(
+        case,
+        steps,
+        seconds[False] / steps * 1000,
+        seconds[True] / steps * 1000,
+        {name: rows[name] / steps for name in ROWS},
+        products,
+        computed / count,
+        sum(each.numel() for each in training.model.parameters()),
+    )
+
+
+def lengths(workload: Bert, chosen: torch.Tensor) -> list[int]:
+    """Tokens that are computed of each sample."""
+    mask = workload.batch("train", chosen, 1)["attention_mask"]
+    found: list[int] = (
+        (mask if workload.work.padding == "none" else torch.ones_like(mask)).sum(dim=1).tolist()
+    )
+    return found
+
+
+def plain_steps(training: Training, taken: Sequence[torch.Tensor]) -> float:
+    """Seconds of some steps."""
+    began = time.perf_counter()
+    for chosen in taken:
+        step(training, chosen)
+    return time.perf_counter() - began
+
+
+def profiled_steps(training: Training, taken: Sequence[torch.Tensor]) -> tuple[float, dict[str, float]]:
+    """Seconds of some steps with torch's profiler, and milliseconds of all of them by row."""
+    usual, ranges = training.phases, Ranges()
+    training.phases = ranges
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        began = time.perf_counter()
+        for chosen in taken:
+            with record_function(STEP):
+                step(training, chosen)
+                ranges.end()
+        spent = time.perf_counter() - began
+    training.phases = usual
+    return spent, times_of(profiler.events())
+
+
+def rows_table(profiles: Sequence[Profile]) -> Table:
+    """A step's time by kind of operator, in shares of a step without the profiler."""
+
+    def row(name: str, of: Mapping[str, float]) -> list[Value | str]:
+        shares = (
+            Value(
+                of[each.case.settings] / each.unprofiled_ms,
+                SHARE,
+                note=number(of[each.case.settings], TENTHS),
+            )
+            for each in profiles
+        )
+        return [name, *shares]
+
+    def each(what: str) -> dict[str, float]:
+        return {one.case.settings: getattr(one, what) for one in profiles}
+
+    sums = {one.case.settings: sum(one.rows_ms.values()) for one in profiles}
+    left = {one.case.settings: one.unprofiled_ms - sums[one.case.settings] for one in profiles}
+    rows = [row(name, {one.case.settings: one.rows_ms[name] for one in profiles}) for name in ROWS]
+    rows += [
+        row("sum of the rows above", sums),
+        row("left over; below zero: profiling takes it", left),
+        row("a step without the profiler", each("unprofiled_ms")),
+        row("a step with the profiler", each("profiled_ms")),
+    ]
+    names = [one.case.settings for one in profiles]
+    return Table(
+        "A step by operator",
+        BY_OPERATOR,
+        columns("", *names, words=("",)),
+        rows,
+        after=[closeness(profiles)],
+    )
+
+
+def closeness(profiles: Sequence[Profile]) -> str:
+    """Whether the rows add up to a step."""
+    off = {one.case.settings: sum(one.rows_ms.values()) / one.unprofiled_ms - 1 for one in profiles}
+    far = [
+        f"{name} ({quantity(share, replace(SHARE, signed=True))})"
+        for name, share in off.items()
+        if abs(share) > CLOSE
+    ]
+    if far:
+        return (
+            f"**The rows do not add up to a step within {quantity(CLOSE, PERCENT)}: {', '.join(far)}.** "
+            "Measure again on a machine that does nothing else."
+        )
+    return f"The rows add up to a step within {quantity(CLOSE, PERCENT)}, for each setting."
+
+
+def peak_table(profiles: Sequence[Profile], limits: Limits) -> Table:
+    """The share of the matrix-product peak that a step reaches."""
+    rows: list[list[Value | str]] = []
+    for one in profiles:
+        rate, peak = one.flop / one.unprofiled_ms * 1000, limits.peak(one.case)
+        rows.append(
+            [
+                one.case.settings,
+                Value(one.flop / GIGA, TENTHS, note=number(one.flop_by_arithmetic / GIGA, TENTHS)),
+                Value(rate / GIGA, TENTHS),
+                Value(peak.flop_per_s / GIGA, TENTHS, note=" x ".join(map(str, peak.product))),
+                Value(rate / peak.flop_per_s, SHARE),
+            ]
+        )
+    return Table(
+        "Beside the core's peak",
+        BESIDE_PEAK,
+        columns("settings", "GFLOP", "GFLOP/s", "peak GFLOP/s", "share of the peak", words=("settings",)),
+        rows,
+    )
+
+
+def optimiser_table(profiles: Sequence[Profile], limits: Limits) -> Table:
+    """What the optimiser moves, beside what the core can move."""
+    rows: list[list[Value | str]] = []
+    for one in profiles:
+        moved = ADAMW_BYTES * one.parameters
+        rate = moved / one.rows_ms[OPTIMISER] * 1000
+        cells = [Value(limits.bandwidth[name] / GIGA, TENTHS) for name in ("copy", "triad")]
+        rows.append(
+            [
+                one.case.settings,
+                Value(one.parameters / 1e6, TENTHS),
+                Value(moved / MIB),
+                Value(one.rows_ms[OPTIMISER], TENTHS),
+                Value(rate / GIGA, TENTHS),
+                *cells,
+                Value(rate / limits.bandwidth["triad"], PERCENT),
+            ]
+        )
+    names = ("million parameters", "MiB moved", "ms", "GB/s", "copy GB/s", "triad GB/s", "share of triad")
+    return Table(
+        "The optimiser's memory traffic",
+        MOVED.format(array=number(limits.array / MIB)),
+        columns("settings", *names, words=("settings",)),
+        rows,
+    )
+
+
+def introduction(length: int, profiles: Sequence[Profile]) -> str:
+    """What was measured."""
+    first = profiles[0]
+    return INTRODUCTION.format(
+        length=number(length),
+        shape=", ".join(f"{number(value)} {name}" for name, value in SHAPES[first.case.shape].items()),
+        batch=number(first.case.batch),
+        steps=number(first.steps),
+    )
+
+
+def page(length: int, profiles: Sequence[Profile], limits: Limits, machine: Mapping[str, str]) -> str:
+    """All tables, as Markdown."""
+    tables = [
+        rows_table(profiles),
+        peak_table(profiles, limits),
+        optimiser_table(profiles, limits),
+        machine_table(machine),
+    ]
+    return "\n".join([introduction(length, profiles), *map(markdown, tables)])
+
+
+def measure_limits(case: Case, array: int) -> Limits:
+    """What this core can do."""
+    shape = SHAPES[case.shape]
+    products = products_of(case.batch * case.length, shape["hidden"], shape["intermediate"])
+    fp32, bf16 = (matrix_peak(products, dtype) for dtype in (torch.float32, torch.bfloat16))
+    return Limits(fp32, bf16, bandwidth(array), array)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure, and write what was found."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--data", type=Path, required=True, help="folder of a prepared data set")
+    parser.add_argument("--length", type=int, default=128, help="tokens that its texts are cut to")
+    parser.add_argument(
+        "--rounds", type=int, default=ROUNDS, help=f"of {BATCHES} steps with the profiler and as many without"
+    )
+    parser.add_argument(
+        "--array-mb", type=int, help="MiB of each array that is moved, in place of 4 times the largest cache"
+    )
+    parser.add_argument("--out", type=Path, default=Path("benchmarks"), help="folder to write into")
+    given = parser.parse_args(argv)
+    todo = cases(given.length)
+    try:
+        spec = RunSpec(stack="local", work=work_of(todo[0], given.data))
+        array = given.array_mb * MIB if given.array_mb else array_bytes()
+        set_arithmetic(spec)
+        machine = {**described(), "core": str(on_one_core()), "threads": "1"}
+        machine["allocator"] = (
+            "tuned" if keep_freed_memory() else "stock, as this C library can't keep freed memory"
+        )
+        limits = measure_limits(todo[0], array)
+        profiles = []
+        for case in todo:
+            profiles.append(measure(case, given.data, given.rounds))
+            print(f"{case.settings}: {number(profiles[-1].unprofiled_ms, TENTHS)} ms a step", flush=True)
+    except DataError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    given.out.mkdir(parents=True, exist_ok=True)
+    base = given.out / f"profile-{given.length}"
+    found = {"machine": machine, "limits": asdict(limits), "profiles": [asdict(each) for each in profiles]}
+    write_json(base.with_suffix(".json"), found)
+    text = page(given.length, profiles, limits, machine)
+    base.with_suffix(".md").write_text(text, encoding="utf-8")
+    print(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
