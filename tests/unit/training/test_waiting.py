@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from tests.benchmarks.recording import Alone
+from tests.benchmarks.engine import Alone
 from tests.unit.training.training_helpers import TINY, Datasets, run_on, run_spec
 from training.data.prepare import Place, prepare
 from training.evaluation import evaluate
