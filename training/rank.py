@@ -109,6 +109,7 @@ def run_rank(
         # From an earlier attempt, if a stack restarts a rank: it would be taken for this one's failure.
         (out / error_name()).unlink(missing_ok=True)
         spec = read_spec(RunSpec, spec_file)
+        check_program(spec)
         check_threads(spec.conditions.threads)
         check_environment(spec.conditions.rank_environment)
         pin_kernels(spec.conditions.bits)
@@ -171,6 +172,19 @@ def _give_up(out: Path, error: Exception) -> None:
     """End the process from another thread, because the main one may be stuck."""
     report_failure(out, error)
     end_if_failed(1)
+
+
+def check_program(spec: RunSpec) -> None:
+    """Check that the run is to train.
+
+    Raises:
+        LaunchError: it is to start an empty program in the place of training.
+    """
+    if spec.bare:
+        raise LaunchError(
+            "The run is to start an empty program (conditions.program), and this is training; its stack must "
+            "start training/launchers/empty.py, or not declare program empty."
+        )
 
 
 def check_threads(threads: int | str) -> None:

@@ -255,6 +255,9 @@ CONDITIONS_OF_THE_LOOP: Final = (
 OF_A_MODEL: Final = ("save", "metrics", "predictions", "scoring", "bits")
 """Conditions that mean nothing where no model is trained."""
 
+OF_TRAINING: Final = (*CONDITIONS_OF_THE_LOOP, "bits", "data_place")
+"""Conditions that mean nothing where an empty program is started in the place of training."""
+
 
 class Conditions(Settings):
     """What affects how long a work takes, and must be the same on every stack for times to be comparable."""
@@ -276,6 +279,7 @@ class Conditions(Settings):
         "startup_hook": "none",
         "python_workers": "fresh",
         "libraries": "locked",
+        "program": "training",
         "rank_environment": {},
         "slow_worker": None,
         "rank_0": "any",
@@ -324,6 +328,8 @@ class Conditions(Settings):
     python_workers: Literal["fresh", "reused"] = "fresh"
     # newest: from an environment beside the locked one, whose lock has the newest of the day it was resolved.
     libraries: Literal["locked", "newest"] = "locked"
+    # empty: the stack starts a function that does nothing, without anything of this package: its bare start.
+    program: Literal["training", "empty"] = "training"
     # Processes of torch's DataLoader that make each rank's batches; 0 = a DataLoader without any, None = no
     # DataLoader. All give equal batches.
     loader_workers: int | None = Field(default=None, ge=0, le=64)
@@ -355,6 +361,13 @@ class Conditions(Settings):
                 raise ValueError(
                     f"{' and '.join(needing)} must know the number of threads, which threads: stack leaves "
                     "open; give a number, or leave out the other"
+                )
+        if self.program == "empty":
+            plain = Conditions()
+            if asked := [name for name in OF_TRAINING if getattr(self, name) != getattr(plain, name)]:
+                raise ValueError(
+                    f"program: empty trains nothing, so it has nothing for {' and '.join(asked)}; leave out "
+                    "one or the other"
                 )
         if self.bits == "portable" and self.device != "cpu":
             raise ValueError("bits: portable is of processors, and the device is cuda; leave it out")
@@ -411,6 +424,11 @@ class RunSpec(Settings):
                     f"conditions.threads: stack is of a loop that says how many it got, and "
                     f"{self.work.data.name} has a loop of its own; give a number"
                 )
+            if self.bare:
+                raise ValueError(
+                    "conditions.program: empty stands beside training whose first and last step are known, "
+                    f"and {self.work.data.name} has a loop of its own; leave it out"
+                )
         if self.work.simulated_step_ms is not None:
             usual = Conditions()
             for name in OF_A_MODEL:
@@ -433,14 +451,19 @@ class RunSpec(Settings):
         return self
 
     @property
+    def bare(self) -> bool:
+        """Whether it starts an empty program in the place of training."""
+        return self.conditions.program == "empty"
+
+    @property
     def run_id(self) -> str:
         """Readable and unique: stack, workers, epochs, seed, eight digits of the specification's digest.
 
-        It says if the run is simulated.
+        It says if the run is simulated, or trains nothing.
         """
         work = self.work
-        simulated = "" if work.simulated_step_ms is None else "simulated-"
-        return f"{self.stack}-{simulated}w{work.workers}-e{work.epochs}-s{work.seed}-{self.digest[:8]}"
+        kind = "empty-" if self.bare else "" if work.simulated_step_ms is None else "simulated-"
+        return f"{self.stack}-{kind}w{work.workers}-e{work.epochs}-s{work.seed}-{self.digest[:8]}"
 
 
 def refuse_changed(settings: Work | Conditions, names: Sequence[str], program: str) -> None:

@@ -15,6 +15,7 @@ from experiments.analysis.drift import Drift, drift
 from experiments.analysis.factors import Recipes, recipes
 from experiments.analysis.figures import Figures, figures_of
 from experiments.analysis.fingerprint import Fingerprint, fingerprints
+from experiments.analysis.fixed_costs import FixedCosts, fixed_costs
 from experiments.analysis.from_texts import FromTexts, from_texts
 from experiments.analysis.growth import Growth, growth
 from experiments.analysis.installing import Installing, installing
@@ -44,6 +45,7 @@ class Analysis:
     comparisons: list[StackComparison]
     own_clock: list[OwnClock]  # of a script that is judged by milliseconds
     added: list[Added]
+    fixed_costs: list[FixedCosts]
     settings: list[SettingComparison]
     time_splits: list[TimeSplit]
     waterfalls: list[Waterfall]
@@ -91,6 +93,7 @@ def analyse(campaign: Campaign) -> Analysis:
         comparisons=compared,
         own_clock=own_clock(figures),
         added=added(figures, again),
+        fixed_costs=fixed_costs(figures),
         settings=setting_comparisons(figures, again.floor, again.outside_s),
         time_splits=splits,
         waterfalls=waterfalls(figures, again.floor),

@@ -20,6 +20,7 @@ from training.spec import PHASES
 
 PREPARING: Final = "preparing"  # beside the phases: how long runs that begin with texts took to tokenise them
 USUAL_AXES: Final = ("stack", "workers", "epochs", "seed")  # those that every matrix has
+PROGRAM: Final = ("program", "training")  # of every run in a cell
 REPETITION: Final = "repetition"  # an axis that changes nothing but the run's name
 SHARES: Final = ("accuracy", "top_5_accuracy")  # metrics that are shares of a split's samples
 Z_95: Final = 1.959963984540054  # two-sided 95 % of the normal distribution
@@ -57,11 +58,11 @@ class Cell:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Its values of the matrix's other axes; a first repetition is none."""
+        """Its values of the matrix's other axes; a first repetition is none, nor is that it trains."""
         return {
             name: value
             for name, value in self.axes.items()
-            if name not in USUAL_AXES and (name, value) != (REPETITION, 1)
+            if name not in USUAL_AXES and (name, value) not in ((REPETITION, 1), PROGRAM)
         }
 
     @property
@@ -177,6 +178,7 @@ class Figures:
     attempts: list[Record]  # those that failed, were interrupted or disturbed
     # Including those of users who began at once, which are in no cell; those not timed without their times.
     counting: list[Record]
+    bare: list[Record]  # those that count and whose program was empty, which are in none of the above
     references: list[Reference]  # the inventory's, for this matrix and others
     setup: Setup = field(default_factory=Setup)  # of its stacks and of provisioning
     places: dict[str, str] = field(
@@ -192,6 +194,11 @@ class Figures:
     def unproven(self) -> bool:
         """Whether it is not known what a run did, so that times can't be compared."""
         return self.without_digest > 0
+
+    @property
+    def results(self) -> list[Record]:
+        """All that count, whatever their program."""
+        return [*self.counting, *self.bare]
 
     @property
     def by_standin(self) -> list[Record]:
@@ -219,14 +226,15 @@ def figures_of(campaign: Campaign) -> Figures:
     Raises:
         UserError: a record, or the file of the references, is damaged.
     """
-    plan, measured = campaign.file.plan, campaign.file.measured
+    plan, wanted = campaign.file.plan, campaign.file.wanted
     recorded = {run.run_id: campaign.recorded(run.run_id) for run in plan}
     records = {run_id: [record for _, record in found] for run_id, found in recorded.items()}
-    newest = {run.run_id: found for run in measured if (found := newest_ok(recorded[run.run_id]))}
+    newest = {run.run_id: found for run in wanted if (found := newest_ok(recorded[run.run_id]))}
     # Times that are not the stack's can't get into any figure.
-    counting = {
+    results = {
         run_id: record if record.timed else record.without_times() for run_id, (_, record) in newest.items()
     }
+    counting = {run_id: record for run_id, record in results.items() if not record.specification.bare}
     proving = [record for record in counting.values() if record.weights_digest is not None]
     certain = [record for record in proving if _is_deterministic(record)]
     works, of_one_stack, apart = _same_work(certain)
@@ -240,11 +248,12 @@ def figures_of(campaign: Campaign) -> Figures:
         without_digest=len(counting) - len(proving),
         not_run=[
             missing
-            for run in measured
-            if (missing := _missing(run, records[run.run_id], counting, decided=campaign.decided)) is not None
+            for run in wanted
+            if (missing := _missing(run, records[run.run_id], results, decided=campaign.decided)) is not None
         ],
         attempts=[record for run in plan for record in records[run.run_id] if not record.ok],
         counting=list(counting.values()),
+        bare=[record for record in results.values() if record.specification.bare],
         references=references_in(campaign.folder, campaign.file.references),
         setup=read_setup(campaign.folder),
         places={

@@ -34,7 +34,7 @@ def adopt(campaign: Campaign, earlier: Iterable[Campaign]) -> dict[str, list[str
     adopted: dict[str, list[str]] = {}
     others = list(earlier)
     shifts = shifts_side_by_side(campaign.file.plan)
-    for run in campaign.file.measured:
+    for run in campaign.file.wanted:
         if run.together or run.cannot_run is not None or campaign.counting(run.run_id) is not None:
             continue
         for other, (attempt, record) in _candidates(run, campaign, others):
@@ -62,8 +62,14 @@ def _candidates(
 
 
 def _is_there(record: Record, nodes: list[str]) -> bool:
-    """Whether a run's ranks were on these nodes, in their order; without any, they may be anywhere."""
-    return not nodes or list(dict.fromkeys(rank.node for rank in record.ranks)) == nodes
+    """Whether a run's ranks were on these nodes, in their order; without any, they may be anywhere.
+
+    An empty program's leave no word of theirs: of them the launch knows.
+    """
+    there = list(dict.fromkeys(rank.node for rank in record.ranks))
+    if record.specification.bare and record.launch is not None:
+        there = [*record.launch.nodes]
+    return not nodes or there == nodes
 
 
 def _copy(attempt: Attempt, to: Path, campaign: str) -> None:

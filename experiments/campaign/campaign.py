@@ -86,9 +86,14 @@ class CampaignFile(FrozenModel):
         return any(run.specification.work.simulated_step_ms is not None for run in self.measured)
 
     @property
-    def measured(self) -> list[PlannedRun]:
-        """The runs that count, warm-ups left out, in the order of the matrix."""
+    def wanted(self) -> list[PlannedRun]:
+        """The runs whose results it is for, warm-ups left out, in the order of the matrix."""
         return sorted((run for run in self.plan if not run.warm_up), key=lambda run: run.written)
+
+    @property
+    def measured(self) -> list[PlannedRun]:
+        """Those of them that train: every figure but bare starts comes from them."""
+        return [run for run in self.wanted if not run.specification.bare]
 
 
 @dataclass(frozen=True)
@@ -170,7 +175,7 @@ class Campaign:
         Raises:
             UserError: a record is damaged, or lies in the wrong folder.
         """
-        runs = self.file.measured
+        runs = self.file.wanted
         impossible = [run.run_id for run in runs if run.cannot_run is not None]
         done = [run.run_id for run in runs if self.counting(run.run_id) is not None]
         open_ones = [run.run_id for run in runs if run.run_id not in {*done, *impossible}]

@@ -108,6 +108,8 @@ def _good_attempt(campaign: Campaign, run_id: str, wanted: str | None) -> Found:
             f"{run_id} ran {specification.work.data.name}, which has a loop of its own: what it wrote is in "
             "the folder script of the run's own, on the cluster's shared storage."
         )
+    if specification.bare:
+        raise UserError(f"{run_id} started an empty program, which trains nothing: there is no model.")
     if specification.conditions.save == "none" and not specification.work.keeps_checkpoints:
         raise UserError(
             f"{run_id} kept neither its model nor checkpoints: set `save: last` (conditions.save) in the "

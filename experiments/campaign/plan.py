@@ -126,6 +126,8 @@ def _partners(group: list[PlannedRun]) -> list[PlannedRun]:
     if any(run.specification.conditions.trace is not None for run in group):
         # All that is said of them is how long they wait and take.
         reason = reason or "Runs that start together are compared by their times, which a trace disturbs."
+    if any(run.specification.bare for run in group):
+        reason = reason or "Runs that start together are users who train; an empty program starts alone."
     return [run.model_copy(update={"together": ids, "cannot_run": reason}) for run in group]
 
 
@@ -145,13 +147,16 @@ def _warmed_by(run: PlannedRun) -> tuple[str, str]:
 
 
 def _warm_up(runs: Iterable[PlannedRun]) -> PlannedRun:
-    """One epoch of the run with the most workers, so that it uses every node that takes part; no trace."""
+    """One epoch of the run with the most workers, so that it uses every node that takes part.
+
+    It trains, and without a trace, whatever the run does.
+    """
     run = max(runs, key=lambda run: (run.cannot_run is None, run.specification.work.world_size))
     work, conditions = run.specification.work, run.specification.conditions
     specification = run.specification.model_copy(
         update={
             "work": work.model_copy(update={"epochs": 1, "seed": WARM_UP_SEEDS + work.seed}),
-            "conditions": conditions.model_copy(update={"trace": None}),
+            "conditions": conditions.model_copy(update={"trace": None, "program": "training"}),
         }
     )
     axes = {**run.axes, "epochs": 1, "seed": specification.work.seed}

@@ -213,7 +213,11 @@ class AttemptRunner:
 
     def _show(self, record: Record, position: str, attempt: Attempt) -> None:
         text = f"{position} · {record.run_id} · {record.status}"
-        if record.ok:
+        if record.ok and record.specification.bare:
+            assert record.launch is not None
+            took = f"an empty program, started and ended in {record.launch.seconds:.1f} s"
+            self._screen.line(f"{text} · {took if record.standin is None else BY_STANDIN}", "green")
+        elif record.ok:
             assert record.train_s is not None and record.total_s is not None
             name = record.specification.work.data.metric.replace("_", " ")
             quality = f" · {name} {record.quality:.3f}" if record.quality is not None else ""

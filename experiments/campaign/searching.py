@@ -87,6 +87,11 @@ def find_request(record: str, file: str | None, stack: str | None) -> SearchRequ
             f"{found.run_id} ran {work.data.name}, which has a loop of its own: a search can't give it "
             "values, nor know what it reached. Search around a run of a workload."
         )
+    if found.specification.bare:
+        raise UserError(
+            f"{found.run_id} started an empty program, and so would every trial: search around a run that "
+            "trained."
+        )
     conditions = found.specification.conditions
     if conditions.evaluation == "none":
         raise UserError(

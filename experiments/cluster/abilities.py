@@ -15,7 +15,9 @@ from training.spec import Conditions, Work, explain
 DECLARED: Final = "meta/conditions.yml"
 UNDECLARED: Final = "its role does not say that it can"
 #: Conditions that a stack must support.
-OF_THE_STACK: Final = ("runtime", "launcher", "startup_hook", "tokenizing", "python_workers", "libraries")
+OF_THE_STACK: Final = (
+    *("runtime", "launcher", "startup_hook", "tokenizing", "python_workers", "libraries", "program"),
+)
 SLOTS: Final = "slots_per_worker"  # `some`: a run may leave slots of its workers to others
 OF_TRAINING: Final = {"tokenizing": "in_loop"}  # what training does itself, on any stack
 PLACEMENT: Final = "placement"  # `given`: ranks go to the workers that the plan takes, in their order

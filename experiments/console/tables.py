@@ -143,7 +143,7 @@ def show_work(screen: Screen, campaign: Campaign) -> None:
 def show_campaign(screen: Screen, campaign: Campaign) -> None:
     """What became of every run, as a table."""
     warm_ups = [run for run in campaign.file.plan if run.warm_up]
-    rows = [_row(campaign, run) for run in [*campaign.file.measured, *warm_ups]]
+    rows = [_row(campaign, run) for run in [*campaign.file.wanted, *warm_ups]]
     metric = data_words(campaign.file).metric
     columns = ["run", "status", "train s", "total s", metric, "weights", ""]
     screen.table(f"Campaign {campaign.file.name} of {campaign.file.matrix}", columns, rows, status_column=1)

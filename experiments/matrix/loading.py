@@ -25,6 +25,8 @@ from training.spec import explain
 MATRICES: Final = EXPERIMENTS / "matrices"
 SCRIPT: Final = "script"  # the workload
 SIMULATED: Final = "simulated_step_ms"
+PROGRAM: Final = "program"
+EMPTY: Final = "empty"
 REQUIRED_AXES: Final = ("stack", "workers", "epochs", "seed")
 WHAT: Final = "a matrix is a mapping with name, data and axes; see experiments/matrices/quick.yml."
 
@@ -202,6 +204,13 @@ def _check_values(matrix: Matrix, combinations: list[dict[str, Any]], file: Numb
         raise UserError(
             f"{file.where(('axes', SIMULATED))}: {SIMULATED} has null beside a time, but simulated runs and "
             "real training are never in one campaign; make two matrices."
+        )
+    programs = {matrix.fields_of(combination).get(PROGRAM) for combination in combinations}
+    if programs == {EMPTY}:
+        where = file.where(_origin(matrix, combinations[0], (PROGRAM,), file))
+        raise UserError(
+            f"{where}: every run starts an empty program, and a bare start stands beside training; make it "
+            f"an axis, {PROGRAM}: [training, {EMPTY}]."
         )
     for combination in combinations:
         fault = batch_fault(matrix.fields_of(combination))

@@ -25,7 +25,7 @@ from experiments.records.outputs import (
 from experiments.records.reasons import cause_of_failure
 from experiments.records.record import Epoch, Launch, Prepared, Record, Start, Status
 from experiments.records.starts import read_starts, start_faults, why_disturbed
-from experiments.records.validity import prepared_faults, resumed_after, run_faults
+from experiments.records.validity import bare_faults, prepared_faults, resumed_after, run_faults
 from experiments.util.files import file_sha256
 from experiments.util.words import counted, listed
 from training.spec import PHASES, RunSpec
@@ -81,11 +81,15 @@ def compose(request: Request, observed: Observation, outputs: Path, ansible_log:
         status = "failed"
         reason = cause_of_failure(outputs, ansible_log, launch.exit_code if launch else None)
     else:
-        faults = damaged or [
-            *run_faults(request, launch, result, ranks, outputs, restarted=restarted is not None),
-            *start_faults(starts, request.specification.work.world_size),
-            *prepared_faults(request.specification, prepared),
-        ]
+        faults = damaged or (
+            bare_faults(request.specification, launch, outputs)
+            if request.specification.bare
+            else [
+                *run_faults(request, launch, result, ranks, outputs, restarted=restarted is not None),
+                *start_faults(starts, request.specification.work.world_size),
+                *prepared_faults(request.specification, prepared),
+            ]
+        )
         if faults:
             status, reason = "failed", faults[0]
             notes += [f"Also: {fault}" for fault in faults[1:]]

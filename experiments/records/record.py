@@ -34,6 +34,11 @@ SCHEMA_VERSION: Final = 1
 SCHEMA: Final = Path(__file__).parent / "schema" / f"record-{SCHEMA_VERSION}.json"
 RECORD: Final = "record.json"
 BY_STANDIN: Final = "stand-in: not measured"  # shown in the place of seconds that are not the stack's own
+OF_TRAINING: Final = (
+    *("train_s", "slowest_rank", "phases", "epochs", "weights_digest", "validation_correct"),
+    *("validation_count", "ranks", "starts", "prepared"),
+)
+"""What training leaves in a record, and an empty program does not."""
 SUM_TOLERANCE_S: Final = 1e-6  # between total_s and the sum of the phases: rounding of thirteen terms
 
 
@@ -185,6 +190,11 @@ class Launch(FiniteModel):
     nodes: list[str]  # in rank order, where known
     # Those that the stack's command ran on, by the inventory's names where known; older records have none.
     hosts: list[str] = Field(default_factory=list)
+
+    @property
+    def seconds(self) -> float:
+        """How long the stack's command took, by the clock of the node that submitted."""
+        return self.ended - self.started
 
 
 class Prepared(FiniteModel):
@@ -353,7 +363,13 @@ class Record(FiniteModel):
             total = sum(self.phases.values()) + (self.prepared.seconds if self.prepared else 0.0)
             if self.total_s is None or abs(total - self.total_s) > SUM_TOLERANCE_S:
                 raise ValueError(f"the phases add up to {total:.6f} s, but total_s is {self.total_s}")
-        if self.ok:
+        if self.ok and specification.bare:
+            lacking = [name for name in ("ended", "total_s", "launch") if getattr(self, name) is None]
+            if lacking:
+                raise ValueError(f"a run that is ok must have {', '.join(lacking)}")
+            if given := [name for name in OF_TRAINING if getattr(self, name)]:
+                raise ValueError(f"a run of an empty program that is ok has no {', '.join(given)}")
+        elif self.ok:
             needed = ["ended", "total_s", "train_s", "slowest_rank", "phases", "launch"]
             if not specification.work.data.has_own_loop:
                 needed.append("weights_digest")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -11,7 +12,11 @@ from experiments.cluster.environment import NEWEST, beside
 from experiments.records.observation import Request
 from experiments.records.outputs import RankFile, ResultFile
 from experiments.records.record import Launch, Prepared
+from experiments.records.starts import FILES as STARTS
 from training.spec import PHASES, RunSpec, explain
+
+NO_LAUNCH: Final = "playbooks/run.yml succeeded, but brought no launch.json home."
+BY_TRAINING: Final = ("result.json", "rank-*.json", STARTS, "prepared.json")  # the files that it leaves
 
 
 def run_faults(
@@ -28,7 +33,7 @@ def run_faults(
     If it was started again (`restarted`), it may have resumed from a checkpoint; otherwise it must not.
     """
     if launch is None:
-        return ["playbooks/run.yml succeeded, but brought no launch.json home."]
+        return [NO_LAUNCH]
     if result is None:
         return ["The stack's command succeeded, but training left no result.json: it did not reach its end."]
     specification, work = request.specification, request.specification.work
@@ -40,15 +45,7 @@ def run_faults(
             f"Training went on from a checkpoint after {steps} steps: its times are those of a part, so that "
             f"the run does not count (its weights: {_short(result.weights_digest)})."
         )
-    spec_file = outputs / "spec.json"
-    if spec_file.exists():
-        try:
-            if RunSpec.model_validate_json(spec_file.read_bytes()) != specification:
-                faults.append(
-                    "The specification that reached the nodes (spec.json) is not the one that was asked for."
-                )
-        except ValidationError as error:
-            faults.append(explain(error, "spec.json, as it reached the nodes,"))
+    faults += _specification_faults(specification, outputs)
     if [rank.rank for rank in ranks] != list(range(work.world_size)):
         there = ", ".join(str(rank.rank) for rank in ranks) or "none"
         faults.append(f"Of the ranks 0 to {work.world_size - 1} these left their file: {there}.")
@@ -65,6 +62,30 @@ def run_faults(
         shown = ", ".join(f"{rank.rank}: uid {rank.uid}" for rank in ranks)
         faults.append(f"The ranks ran as different users ({shown}).")
     return faults
+
+
+def bare_faults(specification: RunSpec, launch: Launch | None, outputs: Path) -> list[str]:
+    """Why a run of an empty program whose command succeeded does not count, one sentence each.
+
+    It leaves nothing of itself, so all that can be wrong is that something else was started.
+    """
+    if launch is None:
+        return [NO_LAUNCH]
+    left = sorted(path.name for pattern in BY_TRAINING for path in outputs.glob(pattern))
+    trained = f"The run was to start an empty program, but left {', '.join(left)}: its stack trained."
+    return [*([trained] if left else []), *_specification_faults(specification, outputs)]
+
+
+def _specification_faults(specification: RunSpec, outputs: Path) -> list[str]:
+    spec_file = outputs / "spec.json"
+    if not spec_file.exists():
+        return []
+    try:
+        if RunSpec.model_validate_json(spec_file.read_bytes()) == specification:
+            return []
+    except ValidationError as error:
+        return [explain(error, "spec.json, as it reached the nodes,")]
+    return ["The specification that reached the nodes (spec.json) is not the one that was asked for."]
 
 
 def _count_faults(specification: RunSpec, result: ResultFile) -> list[str]:

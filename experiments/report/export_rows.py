@@ -9,6 +9,7 @@ from experiments.analysis.added import TOTAL, Added
 from experiments.analysis.analysis import Analysis
 from experiments.analysis.figures import Cell, Figures
 from experiments.analysis.fingerprint import Term
+from experiments.analysis.fixed_costs import FixedCosts
 from experiments.analysis.from_texts import FromTexts
 from experiments.analysis.growth import Growth
 from experiments.analysis.ladders import Waterfall
@@ -49,6 +50,7 @@ def export_rows(analysis: Analysis) -> list[Row]:
         *_noise_rows(analysis),
         *_drift_rows(analysis),
         *(row for each in analysis.added for row in _added_rows(each, baseline)),
+        *(row for each in analysis.fixed_costs for row in _fixed_cost_rows(each)),
         *_split_rows(analysis),
         *_fingerprint_rows(analysis, baseline),
         *_published_rows(analysis),
@@ -149,6 +151,22 @@ def _added_rows(each: Added, baseline: str) -> Iterator[Row]:
             if (found := part.added.get(cell.stack)) is not None:
                 more = _difference(f"{name}, more than {baseline}'s", found)
                 yield _cell(cell, "added") | more | {"p": found.p}
+
+
+def _fixed_cost_rows(each: FixedCosts) -> Iterator[Row]:
+    """What a run takes however long it trains, and the bare start of its stack."""
+    row = _cell(each.cell, "fixed costs")
+    yield row | _estimate("to the first step, s", each.to_first_step_s)
+    yield row | _estimate("after the last step, s", each.after_last_step_s)
+    yield row | _estimate("both, s", each.both_s)
+    yield row | _estimate("around the command, s", each.around_s)
+    if each.bare is not None:
+        yield row | _estimate("bare start, s", each.bare.start_s)
+        for name, more in (
+            ("both, more than the bare start, s", each.bare.more_s),
+            ("both and around, more than the bare start, s", each.bare.more_with_around_s),
+        ):
+            yield row | _difference(name, more) | {"p": more.p}
 
 
 def _own_clock_rows(analysis: Analysis) -> Iterator[Row]:

@@ -10,6 +10,7 @@ from experiments.campaign.campaign import CampaignFile
 from experiments.records.record import TEST, VALIDATION, Epoch, Record
 
 SIMULATED: Final = "simulated"
+BARE: Final = "bare"
 STANDIN: Final = "stand-in"
 COUNTS: Final = ("correct", "count")  # of the test split: how many samples, which is no figure
 NAMESPACE: Final = uuid.uuid5(uuid.NAMESPACE_OID, "trainbed")
@@ -27,18 +28,18 @@ def is_simulated(record: Record) -> bool:
 
 def has_own_times(record: Record) -> bool:
     """Whether its seconds are those of its stack training, so that they may stand beside others."""
-    return record.ok and record.timed and not is_simulated(record)
+    return record.ok and record.timed and not is_simulated(record) and not record.specification.bare
 
 
 def own_seconds(record: Record, seconds: Mapping[str, float | None]) -> dict[str, float]:
     """Those of a run's `seconds` that are known and may be shown, by name.
 
     None of a run that does not count, or whose times are not its stack's. Of a simulated run the names begin
-    with `simulated_`, so that they stand beside no real ones.
+    with `simulated_`, of an empty program's with `bare_`, so that they stand beside no real ones.
     """
     if not (record.ok and record.timed):
         return {}
-    prefix = f"{SIMULATED}_" if is_simulated(record) else ""
+    prefix = f"{BARE}_" if record.specification.bare else f"{SIMULATED}_" if is_simulated(record) else ""
     return {f"{prefix}{name}": value for name, value in seconds.items() if value is not None}
 
 
@@ -66,6 +67,7 @@ def marks(record: Record) -> list[str]:
     """What sets a run apart from one that trained alone, undisturbed, on its stack."""
     return [
         *([SIMULATED] if is_simulated(record) else []),
+        *([BARE] if record.specification.bare else []),
         *([STANDIN] if record.standin is not None else []),
         *(["traced"] if record.disturbed is not None else []),
         *([record.together.why] if record.together is not None else []),

@@ -29,11 +29,11 @@ class Frames:
     """One campaign. `run_id` and `attempt` tell in every frame which record a row comes from."""
 
     runs: pandas.DataFrame
-    """A row for each record: `counts` (ok, and no warm-up), the matrix's axes, `status`, `reason`, `train_s`
-    and `total_s` (seconds), `metric` and `quality` (by which people judge the model), `weights_digest`,
-    `disturbed` (by what, so that its times must not be compared), `standin` (what stood in for the stack's
-    own software: then none of these frames has seconds of it), `campaign` (another's, if it was adopted from
-    there), `record` (the path of its file)."""
+    """A row for each record: `counts` (ok, no warm-up, and it trained), the matrix's axes, `status`,
+    `reason`, `train_s` and `total_s` (seconds), `metric` and `quality` (by which people judge the model),
+    `weights_digest`, `disturbed` (by what, so that its times must not be compared), `standin` (what stood in
+    for the stack's own software: then none of these frames has seconds of it), `campaign` (another's, if it
+    was adopted from there), `record` (the path of its file)."""
     epochs: pandas.DataFrame
     """A row for each epoch of each record: `epoch`, `seconds`, `lr`, `train_loss`, and each metric."""
     phases: pandas.DataFrame
@@ -91,7 +91,7 @@ def _run(campaign: Campaign, run: PlannedRun, attempt: Attempt) -> Row:
         _key(record)
         | run.axes
         | {
-            "counts": is_it and not run.warm_up,
+            "counts": is_it and not run.warm_up and not run.specification.bare,
             "warm_up": run.warm_up,
             "status": record.status,
             "reason": record.reason,

@@ -81,8 +81,8 @@ def key_text(name: str) -> str:
 def _write(analysis: Analysis, store: Path) -> int:
     """Writes all files of the store; how many runs there are."""
     figures, campaign = analysis.figures, analysis.figures.campaign
-    measured = {run.run_id for run in campaign.measured}
-    records = [*figures.counting, *(each for each in figures.attempts if each.run_id in measured)]
+    wanted = {run.run_id for run in campaign.wanted}
+    records = [*figures.results, *(each for each in figures.attempts if each.run_id in wanted)]
     experiment = str(lasting_id(campaign).int % EXPERIMENT_IDS)
     ends = [record.ended for record in records if record.ended is not None]
     place = store / experiment

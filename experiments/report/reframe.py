@@ -62,10 +62,10 @@ def as_reframe(analysis: Analysis) -> str:
     """The campaign as JSON: a test case for each planned run but warm-ups, in the order of the matrix."""
     figures, campaign = analysis.figures, analysis.figures.campaign
     session, expected = str(lasting_id(campaign)), _expectations(analysis)
-    counting = {record.run_id: record for record in figures.counting}
+    counting = {record.run_id: record for record in figures.results}
     missing = {each.run.run_id: each for each in figures.not_run}
     cases = []
-    for number, run in enumerate(campaign.measured):
+    for number, run in enumerate(campaign.wanted):
         record, why = counting.get(run.run_id), None
         if record is None:
             lacking = missing[run.run_id]
@@ -87,7 +87,7 @@ def as_reframe(analysis: Analysis) -> str:
 def _session(analysis: Analysis, session: str) -> dict[str, Any]:
     """The campaign as one session, from its start to its last run's end."""
     figures, campaign = analysis.figures, analysis.figures.campaign
-    ends = [record.ended for record in [*figures.counting, *figures.attempts] if record.ended is not None]
+    ends = [record.ended for record in [*figures.results, *figures.attempts] if record.ended is not None]
     started, ended = campaign.started, max([campaign.started, *ends])
     nodes = campaign.environment.nodes
     return {

@@ -28,6 +28,7 @@ from experiments.report.sections.decisions import decisions_table
 from experiments.report.sections.dissertation import dissertation_table
 from experiments.report.sections.factors import factors_once_table, factors_table
 from experiments.report.sections.fingerprint import fingerprint_table
+from experiments.report.sections.fixed_costs import fixed_costs_table
 from experiments.report.sections.from_texts import from_texts_table
 from experiments.report.sections.growth import growth_table
 from experiments.report.sections.hardware import gpus_table, nodes_table, placement_table
@@ -142,6 +143,7 @@ def _details(analysis: Analysis) -> list[Table]:
         dissertation_table(analysis.published, analysis.dissertation, work_text(figures.campaign)),
         resource_use_table(analysis.resource_use),
         phases_table(figures.cells),
+        fixed_costs_table(analysis.fixed_costs),
         factors_once_table(analysis.recipes, doubt_of(figures)),
         step_times_table(analysis.steps),
         growth_table(analysis.growth),
@@ -184,9 +186,7 @@ def _content(analysis: Analysis) -> dict[str, Any]:
         "not_run": not_run_table(figures.not_run),
         "attempts": attempts_table(figures.attempts),
         "notes": [
-            (record.run_id, note)
-            for record in [*figures.counting, *figures.attempts]
-            for note in record.notes
+            (record.run_id, note) for record in [*figures.results, *figures.attempts] for note in record.notes
         ],
         "facts": common_facts(figures),
         "nodes": nodes_table(environment),
@@ -238,5 +238,5 @@ def plots_inside(plots: dict[str, bytes], narrow: dict[str, bytes]) -> list[dict
 
 
 def _last_end(figures: Figures) -> str:
-    ends = [record.ended for record in [*figures.counting, *figures.attempts] if record.ended is not None]
+    ends = [record.ended for record in [*figures.results, *figures.attempts] if record.ended is not None]
     return utc_text(max(ends)) if ends else NOTHING

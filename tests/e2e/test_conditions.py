@@ -168,6 +168,39 @@ def test_a_simulated_accelerator_takes_its_time_on_every_stack(testbed: Testbed)
     assert "Nothing was trained: a simulated accelerator" in report_of(testbed, "simulated")
 
 
+def test_every_stack_starts_an_empty_program_beside_training(testbed: Testbed) -> None:
+    axes = {"stack": STACKS, "program": ["training", "empty"], "workers": [2], "epochs": [1], "seed": [1]}
+    text = SMALL[: SMALL.index("defaults:")].replace("name: small", "name: bare")
+    text = text.replace("train: 1200", f"train: {TRAIN}")
+    matrix = testbed.root / "bare.yml"
+    for part, value in (("axes", axes), ("order", {"arrangement": "written", "warm_ups": False})):
+        text += f"{part}: {json.dumps(value)}\n"
+    matrix.write_text(text, encoding="utf-8")
+    testbed.make("matrix", f"MATRIX={matrix}")
+    testbed.make("report", f"MATRIX={matrix}")
+
+    found = {
+        (record["specification"]["stack"], record["specification"]["conditions"]["program"]): record
+        for record in records(testbed, "bare")
+    }
+    assert {record["status"] for record in found.values()} == {"ok"} and len(found) == 2 * len(STACKS)
+    for stack in STACKS:
+        training, empty = found[stack, "training"], found[stack, "empty"]
+        assert empty["run_id"].startswith(f"{stack}-empty-w2-e1-s1-")
+        assert empty["ranks"] == empty["epochs"] == [] and empty["weights_digest"] is None
+        bare_s, whole_s = (each["launch"]["ended"] - each["launch"]["started"] for each in (empty, training))
+        assert 0 < bare_s < empty["total_s"] and bare_s < whole_s
+        left = {name for name in empty["files"] if name.startswith(("rank-", "starts-", "result", "census-"))}
+        assert not left
+    commands = {stack: " ".join(found[stack, "empty"]["launch"]["command"]) for stack in STACKS}
+    assert "torchrun" in commands["ddp"] and commands["ddp"].endswith(" training/launchers/empty.py")
+    assert "/training/launchers/spark_empty.py" in commands["spark"]
+    assert "/training/launchers/empty.py" in commands["determined"]
+    report = report_of(testbed, "bare")
+    assert "## Fixed costs" in report and "| bare start, s |" in report
+    assert nothing_runs(testbed)
+
+
 def test_runs_with_newer_libraries_are_in_an_environment_that_comes_and_goes(testbed: Testbed) -> None:
     asked, link = "ARGS=-e environment_newest=true", "/opt/trainbed/env/newest"
     matrix = testbed.root / "newest.yml"

@@ -187,13 +187,13 @@ def sequential_sentence(figures: Figures) -> list[str]:
 def _lacking(figures: Figures) -> list[str]:
     """A sentence on the runs without a result, if there are any."""
     not_needed = {each.run.run_id for each in figures.not_run if each.reason == "not needed"}
-    planned = [run for run in figures.campaign.measured if run.run_id not in not_needed]
+    planned = [run for run in figures.campaign.wanted if run.run_id not in not_needed]
     lacking = len(figures.not_run) - len(not_needed)
     if not lacking:
         return []
     stacks = dict.fromkeys(run.specification.stack for run in planned)
     without = [
-        name for name in stacks if all(record.specification.stack != name for record in figures.counting)
+        name for name in stacks if all(record.specification.stack != name for record in figures.results)
     ]
     all_of = sum(run.specification.stack in without for run in planned)
     have = "has" if lacking == 1 else "have"

@@ -73,6 +73,8 @@ def _sentences(figures: Figures) -> Iterator[str]:
     yield from adopted_remark(figures)
     yield from disturbed_remark(figures)
     yield from standin_remark(figures)
+    if bare := [record for record in figures.bare if record.timed]:
+        yield f"Another {counted(len(bare), 'run')} of an empty program measured the stacks' bare starts."
     if noted := [record for record in figures.counting if record.notes]:
         yield f"The report has notes on {counted(len(noted), 'run')} of them."
     yield f"Software: trainbed, campaign {campaign.matrix}/{campaign.name}."

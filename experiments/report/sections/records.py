@@ -30,7 +30,11 @@ def records_table(figures: Figures) -> Table:
             "outputs with their digests; `check` compares them."
         ),
         columns=columns(*("stack", "workers", "epochs", RECORDS, *traced), words=("stack", RECORDS, TRACES)),
-        rows=[*_cell_rows(cells, figures, traced=bool(traced)), *_users_rows(figures, traced=bool(traced))],
+        rows=[
+            *_cell_rows(cells, figures, traced=bool(traced)),
+            *_users_rows(figures, traced=bool(traced)),
+            *_bare_rows(figures, traced=bool(traced)),
+        ],
     )
 
 
@@ -57,18 +61,32 @@ def _records(records: Sequence[Record], figures: Figures) -> Value:
 
 def _users_rows(figures: Figures, *, traced: bool) -> Iterator[list[Value | str]]:
     """The runs of users who began at once, which are in no cell."""
-    counting = {record.run_id: record for record in figures.counting}
+    runs = [run for run in figures.campaign.measured if run.together]
+    yield from _rows_beside_cells(runs, figures.counting, figures, ", users at once", traced=traced)
+
+
+def _bare_rows(figures: Figures, *, traced: bool) -> Iterator[list[Value | str]]:
+    """The runs of an empty program, which are in no cell."""
+    runs = [run for run in figures.campaign.wanted if run.specification.bare]
+    yield from _rows_beside_cells(runs, figures.bare, figures, "", traced=traced)
+
+
+def _rows_beside_cells(
+    runs: Sequence[PlannedRun], records: Sequence[Record], figures: Figures, words: str, *, traced: bool
+) -> Iterator[list[Value | str]]:
+    """A row for each group of runs that differ only in their seed, with `words` after its name."""
+    counting = {record.run_id: record for record in records}
     groups: dict[tuple[tuple[str, str], ...], list[PlannedRun]] = {}
-    for run in figures.campaign.measured:
-        if run.together and run.run_id in counting:
+    for run in runs:
+        if run.run_id in counting:
             groups.setdefault(run.cell, []).append(run)
-    for runs in groups.values():
-        specification = runs[0].specification
+    for alike in groups.values():
+        specification = alike[0].specification
         yield [
-            f"{stack_text(specification.stack, runs[0].axes)}, users at once",
+            f"{stack_text(specification.stack, alike[0].axes)}{words}",
             Value(specification.work.workers),
             Value(specification.work.epochs),
-            _records([counting[run.run_id] for run in runs], figures),
+            _records([counting[run.run_id] for run in alike], figures),
             *([Value(None)] if traced else []),
         ]
 

@@ -162,7 +162,7 @@ def launched(folder: Path, stack: str, threads: int | str = 2) -> dict[str, Any]
     (folder / "roles/runs/library/run_job.py").write_text(RECORDER, encoding="utf-8")
     (folder / "launch/logs").mkdir(parents=True)
     conditions = {
-        **{"threads": threads, "tokenizing": "before", "python_workers": "reused"},
+        **{"threads": threads, "tokenizing": "before", "python_workers": "reused", "program": "training"},
         "rank_environment": {"NCCL_SOCKET_IFNAME": "=eth1"},
     }
     variables = {

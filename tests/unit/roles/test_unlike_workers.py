@@ -32,7 +32,7 @@ def evaluated(
     work |= {"keep_checkpoints": 2, "data_digest": "d"}
     conditions = {
         **{"threads": 1, "tokenizing": "before", "runtime": "stack", "launcher": "stack"},
-        **{"python_workers": "fresh"},
+        **{"python_workers": "fresh", "program": "training"},
         "rank_environment": {},
     }
     run_spec = {

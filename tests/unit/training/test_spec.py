@@ -95,14 +95,14 @@ def test_a_condition_that_came_later_changes_a_digest_only_where_it_is_used() ->
         *({"runtime": "native"}, {"launcher": "none"}, {"rank_environment": {"NCCL_DEBUG": "INFO"}}),
         *({"slow_worker": 0.5}, {"startup_hook": "install"}, {"data_place": "shared"}, {"rank_0": "master"}),
         {"scoring": "evaluate"},
-        *({"libraries": "newest"}, {"threads": "stack"}, {"evaluation_batch": 64}),
+        *({"libraries": "newest"}, {"threads": "stack"}, {"evaluation_batch": 64}, {"program": "empty"}),
     )
     changed = [Conditions.model_validate(each) for each in later]
-    assert len({Conditions().digest, *(each.digest for each in changed)}) == 15
+    assert len({Conditions().digest, *(each.digest for each in changed)}) == 16
     before.pop("threads")
     assert all(each.model_dump(mode="json") | before == each.model_dump(mode="json") for each in changed)
     runs = [RunSpec(stack="ddp", work=work(), conditions=each) for each in changed]
-    assert len({run.run_id, *(each.run_id for each in runs)}) == 15
+    assert len({run.run_id, *(each.run_id for each in runs)}) == 16
     assert "slow_worker: " in complaint(Conditions, {"slow_worker": 1.0})
     assert "tokenizing: " in complaint(Conditions, {"tokenizing": "after"})
     assert "startup_hook: " in complaint(Conditions, {"startup_hook": "always"})
@@ -110,6 +110,23 @@ def test_a_condition_that_came_later_changes_a_digest_only_where_it_is_used() ->
     assert "threads" in complaint(Conditions, {"threads": "all"})
     for needing in ({"slow_worker": 0.5}, {"tokenizing": "in_run"}):
         assert "which threads: stack leaves open" in complaint(Conditions, {"threads": "stack"} | needing)
+
+
+def test_an_empty_program_has_nothing_of_training() -> None:
+    spec = RunSpec(stack="ddp", work=work(), conditions=Conditions(program="empty", runtime="native"))
+    assert spec.bare and spec.run_id.startswith("ddp-empty-w2-e20-s1-")
+    assert not RunSpec(stack="ddp", work=work()).bare
+    for name, value in (
+        *(("tokenizing", "in_run"), ("save", "last"), ("predictions", True), ("metrics", ["f1"])),
+        *(("trace", {"steps": 1}), ("evaluation", "none"), ("bits", "portable"), ("data_place", "shared")),
+    ):
+        said = complaint(Conditions, {"program": "empty", name: value})
+        assert f"program: empty trains nothing, so it has nothing for {name}; leave out" in said
+    assert "program: " in complaint(Conditions, {"program": "none"})
+    script = work().model_dump() | {"workload": "script", "model": {}, "warmup_steps": 500}
+    script |= {"data": {"script": "train.py", "train": 500}}
+    said = complaint(RunSpec, {"stack": "ddp", "work": script, "conditions": {"program": "empty"}})
+    assert "program: empty stands beside training whose first and last step are known, and train.py" in said
 
 
 def test_a_setting_of_the_work_that_came_later_changes_a_digest_only_where_it_is_used() -> None:

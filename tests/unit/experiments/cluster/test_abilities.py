@@ -54,6 +54,14 @@ def test_threads_are_a_stacks_own_where_its_role_can_leave_them(tmp_path: Path) 
     assert why_no_conditions("made-up", Conditions(threads=2), tmp_path) == []
 
 
+def test_an_empty_program_is_started_where_a_role_can(tmp_path: Path) -> None:
+    asked = Conditions(program="empty")
+    for stack in ("ddp", "spark", "spark35", "determined"):
+        assert why_no_conditions(stack, asked) == []
+    said = "made-up can't have program empty: its role does not say that it can"
+    assert why_no_conditions("made-up", asked, tmp_path) == [said]
+
+
 def test_python_workers_are_reused_where_there_are_some() -> None:
     asked = Conditions(python_workers="reused")
     stacks = ("ddp", "spark", "spark35", "determined")

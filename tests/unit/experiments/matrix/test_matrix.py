@@ -159,6 +159,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("two-users", 26),
         ("bits", 15),
         ("growth", 63),
+        ("bare-start", 65),
     ],
 )
 def test_every_matrix_that_is_shipped_is_valid(name: str, runs: int) -> None:
@@ -180,6 +181,37 @@ def test_users_have_runs_alone_that_are_repeated(cluster: Cluster) -> None:
     assert not any(run.together for run in again)
     text = (MATRICES / "two-users.yml").read_text(encoding="utf-8")
     assert f"With warm-ups, {len(plan)} runs" in text
+
+
+PROGRAMS = "seed: [1]\n  program: [training, empty]\n"
+
+
+def test_an_empty_program_stands_beside_training(tmp_path: Path) -> None:
+    text = MATRIX.replace("seed: [1]\n", PROGRAMS)
+    assert len(load_matrix(write(tmp_path, text)).combinations()) == 8
+    for old, new, line in (
+        ("[training, empty]", "[empty]", 11),
+        ("warmup_steps: 2}", "warmup_steps: 2, program: empty}", 5),
+    ):
+        alone = text.replace(old, new) if line == 11 else MATRIX.replace(old, new)
+        with pytest.raises(UserError) as raised:
+            load_matrix(write(tmp_path, alone))
+        assert f"line {line}: every run starts an empty program" in str(raised.value)
+        assert "make it an axis, program: [training, empty]." in str(raised.value)
+
+
+def test_what_warms_up_trains_and_users_do(tmp_path: Path, cluster: Cluster) -> None:
+    text = MATRIX.replace("seed: [1]\n", "program: [empty, training]\n  seed: [1, 2]\n")
+    warmed = make_plan(
+        load_matrix(write(tmp_path, text.replace("warm_ups: false", "warm_ups: true"))), cluster, "a" * 64
+    )
+    assert len(warmed) == 16 + 4
+    assert not any(run.specification.bare for run in warmed if run.warm_up)
+    there = cluster.model_copy(update={"stacks": ["ddp", "spark"]})
+    text = text.replace("[plain, slow]", "[ddp, spark]") + "together: [[1, 2]]\n"
+    plan = make_plan(load_matrix(write(tmp_path, text)), there, "a" * 64)
+    refused = {run.run_id for run in plan if str(run.cannot_run).endswith("an empty program starts alone.")}
+    assert refused == {run.run_id for run in plan if run.specification.bare} and len(refused) == 8
 
 
 def test_the_newest_libraries_take_an_environment_that_all_nodes_have(cluster: Cluster) -> None:

@@ -449,6 +449,66 @@ def test_another_specification_on_the_nodes_makes_the_run_fail(left: Left) -> No
     assert made.status == "failed" and "(spec.json)" in str(made.reason)
 
 
+def empty_program(left: Left) -> None:
+    """Makes it a run of an empty program, which leaves its launch and nothing else."""
+    one = left.request.specification
+    conditions = one.conditions.model_copy(update={"program": "empty"})
+    specification = one.model_copy(update={"conditions": conditions})
+    left.request = dataclasses.replace(left.request, specification=specification)
+    for path in left.outputs.glob("*.json*"):
+        if path.name != "launch.json":
+            path.unlink()
+
+
+def test_an_empty_program_leaves_its_launch_and_nothing_else(left: Left) -> None:
+    empty_program(left)
+    made = left.compose()
+    assert made.ok and made.total_s == 60.0 and made.notes == []
+    assert made.launch is not None and made.launch.seconds == 50.0
+    assert (made.train_s, made.phases, made.weights_digest, made.quality) == (None, None, None, None)
+    assert made.ranks == [] and made.epochs == [] and not made.starts
+    again = parse_record(made.model_dump_json().encode(), Path("record.json"))
+    assert again == made
+    for changes, said in (
+        ({"launch": None}, "a run that is ok must have launch"),
+        ({"train_s": 1.0}, "a run of an empty program that is ok has no train_s"),
+        ({"weights_digest": "a" * 64}, "a run of an empty program that is ok has no weights_digest"),
+    ):
+        content = json.loads(made.model_dump_json()) | changes
+        with pytest.raises(UserError, match=said):
+            parse_record(json.dumps(content).encode(), Path("record.json"))
+
+
+@pytest.mark.parametrize("file", ["result.json", "rank-0.json", "starts-0.jsonl", "prepared.json"])
+def test_a_stack_that_trained_in_the_place_of_an_empty_program_is_found_out(left: Left, file: str) -> None:
+    left.write("prepared.json", {"started": 990.0, "ended": 995.0, "by": "x", "rows": 1})
+    kept = (left.outputs / file).read_bytes()
+    empty_program(left)
+    (left.outputs / file).write_bytes(kept)
+    made = left.compose()
+    assert made.status == "failed"
+    assert made.reason == f"The run was to start an empty program, but left {file}: its stack trained."
+
+
+def test_an_empty_program_counts_only_if_it_was_launched_as_asked(left: Left) -> None:
+    left.write("spec.json", left.request.specification.model_dump(mode="json"))
+    training = (left.outputs / "spec.json").read_bytes()
+    empty_program(left)
+    (left.outputs / "spec.json").write_bytes(training)
+    made = left.compose()
+    assert made.status == "failed" and "(spec.json)" in str(made.reason)
+    (left.outputs / "launch.json").unlink()
+    assert "no launch.json" in str(left.compose().reason)
+
+
+def test_training_that_leaves_only_its_launch_does_not_count(left: Left) -> None:
+    for path in left.outputs.glob("*.json*"):
+        if path.name != "launch.json":
+            path.unlink()
+    made = left.compose()
+    assert made.status == "failed" and "left no result.json" in str(made.reason)
+
+
 def test_python_never_started(left: Left) -> None:
     for path in left.outputs.glob("*.json"):
         path.unlink()

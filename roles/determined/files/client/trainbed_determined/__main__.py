@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument(
             "--config", type=Path, required=True, help="the experiment's configuration, JSON"
         )
-        command.add_argument("--code", type=Path, required=True, help="folder to submit with it")
+        command.add_argument("--code", type=Path, required=True, help="folder or file to submit with it")
         command.add_argument("--label", required=True, help="label unique to this experiment")
         command.add_argument("--out", type=Path, required=True, help="folder for its results")
         command.add_argument(
