@@ -63,7 +63,8 @@ def evaluate(training: Training, split: str, epoch: int, *, keep: bool) -> dict[
     requests = ((split, chosen.tolist(), epoch) for chosen in parts)
     with closing(training.feed(requests)) as fed, _library(training) as library:
         for chosen, batch in zip(parts, fed, strict=True):
-            predictions = workload.predict(model, to_device(batch, session.device))
+            with training.computing():
+                predictions = workload.predict(model, to_device(batch, session.device))
             sums[:-1] += workload.score(predictions)
             sums[-1] += len(chosen)
             if library is not None:

@@ -247,7 +247,8 @@ def forward_backward(training: Training, batch: Batch, fraction: float, weight: 
     """
     phases = training.phases
     phases.begin("forward")
-    loss = training.workload.loss(training.replica, batch) * fraction
+    with training.computing():
+        loss = training.workload.loss(training.replica, batch) * fraction
     phases.begin("backward")  # its last gradients begin "exposed_sync"
     (loss * weight).backward()  # type: ignore[no-untyped-call]
     return loss.detach()

@@ -68,7 +68,8 @@ def _fits(training: Training, size: int) -> bool:
         gradients = []
         # Twice, keeping the first gradients: accumulation holds both.
         for _ in range(2):
-            loss = workload.loss(training.model, batch)
+            with training.computing():
+                loss = workload.loss(training.model, batch)
             # Not `backward`: DistributedDataParallel would send gradients to ranks that do not expect any.
             gradients.append(torch.autograd.grad(loss, weights))
         if device.type == "cuda":

@@ -151,6 +151,10 @@ class ModelSettings(Settings):
         """What a forward pass computes for a sample of `data`, padding included; None: these don't say."""
         return None
 
+    def precisions(self, data: DataSettings) -> tuple[str, ...]:  # noqa: ARG002  # for subclasses
+        """Values of the work's `precision` in which it computes with `data` as it should."""
+        return ("fp32", "bf16")
+
     @property
     def told(self) -> tuple[str, ...]:
         """Fields of the work that a program with a loop of its own is told on its command line."""

@@ -128,7 +128,8 @@ class Work(DataSpec):
     # What dropout asks torch's generator for. 16_bit: as many bits for each number, and no more.
     dropout_draws: Literal["torch", "16_bit"] = "torch"
     last_batch: Literal["keep", "drop"] = "keep"
-    precision: Literal["fp32"] = "fp32"
+    # What the model computes in. bf16: by torch.autocast; weights, gradients and their exchange are fp32.
+    precision: Literal["fp32", "bf16"] = "fp32"
     gradient_sync: GradientSync = "dense"  # dense: all gradients in fp32, as DistributedDataParallel does
     evaluate_every_epochs: int = Field(default=1, ge=1)  # the last epoch is always evaluated
     checkpoint_every_epochs: int = Field(default=0, ge=0)  # 0 = never
@@ -188,6 +189,16 @@ class Work(DataSpec):
                 f"grouping: length needs samples that differ in length, and these data of {self.workload} "
                 "have none; leave it out"
             )
+        if self.precision not in (possible := self.model.precisions(self.data)):
+            raise ValueError(
+                f"precision: {self.precision} is nothing that this model of {self.workload} computes well in "
+                f"with these data; use {' or '.join(possible)}"
+            )
+        if self.precision != "fp32" and self.simulated_step_ms is not None:
+            raise ValueError(
+                f"precision: {self.precision} is of a model, and a simulated accelerator (simulated_step_ms) "
+                "computes none; leave it out"
+            )
         if self.gradient_accumulation > self.batch_per_worker:
             raise ValueError(
                 f"a batch of {self.batch_per_worker} samples can't be computed in "
@@ -223,6 +234,7 @@ WORK_OF_THE_LOOP: Final = (
     "grouping",
     "dropout_draws",
     "last_batch",
+    "precision",
     "gradient_sync",
     "evaluate_every_epochs",
     "checkpoint_every_epochs",
@@ -437,6 +449,11 @@ class RunSpec(Settings):
                         f"conditions.{name} is of a model, and a simulated accelerator (simulated_step_ms) "
                         "trains none; leave it out"
                     )
+        if self.conditions.bits == "portable" and self.work.precision != "fp32":
+            raise ValueError(
+                f"conditions.bits: portable is of fp32, and this is precision: {self.work.precision}; leave "
+                "out one or the other"
+            )
         if self.conditions.scoring == "evaluate" and not self.work.data.has_classes:
             raise ValueError(
                 "conditions.scoring: evaluate counts samples whose predicted class is the true one, and "

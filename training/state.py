@@ -16,6 +16,7 @@ from training.distributed.collective import StopVote, gather, replicate, share_b
 from training.distributed.gradients import choose_sync
 from training.feeding import Request, feed
 from training.metrics.phases import Phases
+from training.precision import computing
 from training.session import Position, Session
 from training.spec import Work
 from training.util.seeds import derive_seed
@@ -58,6 +59,10 @@ class Training:
     def batch(self, split: str, chosen: torch.Tensor, epoch: int) -> Batch:
         """The samples of a split with the numbers `chosen`, on this rank's device."""
         return to_device(self.workload.batch(split, chosen, epoch), self.session.device)
+
+    def computing(self) -> AbstractContextManager[Any]:
+        """While this is open, the model computes in the work's precision."""
+        return computing(self.work.precision, self.session.device)
 
     def feed(self, requests: Iterable[Request]) -> Generator[Batch]:
         """The batches that are asked for, on the CPU, in the way that the conditions say."""
@@ -170,7 +175,9 @@ def _settle_buckets(training: Training) -> None:
     batch = training.batch("train", torch.arange(min(2, training.work.data.train)), epoch=1)
     training.replica.train()
     for _ in range(2):  # the second one starts with the rearrangement
-        training.workload.loss(training.replica, batch).backward()  # type: ignore[no-untyped-call]
+        with training.computing():
+            loss = training.workload.loss(training.replica, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
     training.optimiser.zero_grad()
 
 

@@ -18,6 +18,7 @@ import torch
 from training.data.prepared import Dataset, find_dataset
 from training.dropout import draw_16_bits
 from training.errors import WorkloadError, first_line
+from training.precision import return_fp32
 from training.registry import load_for
 from training.schedule import learning_rate_factor
 from training.spec import Conditions, DataSpec, Work
@@ -76,7 +77,10 @@ class Workload(ABC):
 
     @abstractmethod
     def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """The mean loss over the batch's samples, a scalar; `batch` is on the model's device."""
+        """The mean loss over the batch's samples, a scalar; `batch` is on the model's device.
+
+        What the model returns is fp32, whatever it computes in (`training.precision.in_fp32`).
+        """
 
     @abstractmethod
     def predict(self, model: torch.nn.Module, batch: Batch) -> Batch:
@@ -167,6 +171,8 @@ class Workload(ABC):
                 f"The model of {self.work.workload} drops nothing by torch.nn.Dropout, so dropout_draws: "
                 "16_bit would change nothing; leave it out."
             )
+        if self.work.precision == "bf16":
+            return_fp32(model)
         network: torch.nn.Module = model
         return network
 

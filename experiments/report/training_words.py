@@ -19,6 +19,7 @@ GRADIENTS: Final = {
     "fp16": "gradients sent as fp16",
     "powersgd": "gradients sent compressed by PowerSGD",
 }
+PRECISIONS: Final = {"fp32": "fp32", "bf16": "bf16 (autocast)"}
 PADDINGS: Final = {"longest": "padded to the longest of each batch", "none": "no padding computed"}
 
 
@@ -102,7 +103,7 @@ def _settings(campaign: CampaignFile) -> Iterator[tuple[str, str]]:
     yield "weight_decay", f"weight decay {work.weight_decay:g}"
     clipped = f"gradients clipped to norm {work.clip_gradients:g}"
     yield "clip_gradients", clipped if work.clip_gradients else "no gradient clipping"
-    yield "precision", work.precision
+    yield "precision", PRECISIONS[work.precision]
     if work.gradient_sync != "dense":
         yield "gradient_sync", GRADIENTS[work.gradient_sync]
     if work.padding != "max_length":

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.unit.training.training_helpers import Datasets, Run, data_spec, events, load, run_spec
+from tests.unit.training.training_helpers import TINY, Datasets, Run, data_spec, events, load, run_spec
 from training.checkpoint import CheckpointFolder, read_checkpoint
 from training.errors import CheckpointError, OtherWorkError
 from training.export import export
@@ -131,6 +131,18 @@ def test_a_run_on_a_full_disk_fails_with_one_sentence(run: Run, datasets: Datase
         (2, {}),
         (2, {"gradient_sync": "rows"}),
         (2, {"grouping": "length", "padding": "longest", "dropout_draws": "16_bit"}),
+        (
+            2,
+            {
+                "precision": "bf16",
+                "padding": "none",
+                "model": TINY | {"last_layer": "first_token"},
+                "dropout_draws": "16_bit",
+                "gradient_sync": "rows",
+                "gradient_accumulation": 2,
+                "activation_checkpointing": True,
+            },
+        ),
     ],
 )
 def test_a_run_gone_on_from_any_checkpoint_ends_with_the_same_bits(

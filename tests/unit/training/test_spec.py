@@ -138,8 +138,9 @@ def test_a_setting_of_the_work_that_came_later_changes_a_digest_only_where_it_is
         {"workload_digest": "1" * 64, "workload": "mine"},
         *({"padding": "longest"}, {"padding": "none"}, {"model": {"last_layer": "first_token"}}),
         *({"dropout_draws": "16_bit"}, {"model": {"attention_dropout": 0.1}}, {"grouping": "length"}),
+        {"precision": "bf16"},
     )
-    assert len({work().digest, *(work(**each).digest for each in later)}) == 12
+    assert len({work().digest, *(work(**each).digest for each in later)}) == 13
 
 
 def test_the_former_name_of_dense_is_read_and_stays_in_digests() -> None:

@@ -92,7 +92,11 @@ def test_the_loop_waits_for_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     data = {"train": 60, "validation": 24, "seed": 4}
     asked = DataSpec.model_validate({"workload": points.name, "workload_digest": points.digest, "data": data})
     prepared = prepare(asked, Place(), tmp_path)
-    for changes in ({}, {"clip_gradients": 1.0, "dropout_draws": "16_bit"}, {"optimiser": "sgd"}):
+    for changes in (
+        {},
+        {"clip_gradients": 1.0, "dropout_draws": "16_bit"},
+        {"optimiser": "sgd", "precision": "bf16"},
+    ):
         settings = {"batch_per_worker": 8, "gradient_accumulation": 2} | changes
         training = training_of(run_on(asked, prepared, **settings), prepared.path)
         assert waits_of_a_step(monkeypatch, training) == 0

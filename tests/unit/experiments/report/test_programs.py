@@ -203,6 +203,7 @@ def test_what_only_the_loop_heeds_is_refused() -> None:
         with pytest.raises(ValueError, match=rf"train\.py has a loop of its own, which does not heed {name}"):
             RunSpec.model_validate(made | {"conditions": {name: value}})
     of_work = (("checkpoint_every_epochs", 1), ("gradient_sync", "bf16"), ("schedule", "cosine"))
-    for name, value in (*of_work, ("padding", "none"), ("grouping", "length"), ("dropout_draws", "16_bit")):
+    of_steps = (("padding", "none"), ("grouping", "length"), ("dropout_draws", "16_bit"))
+    for name, value in (*of_work, *of_steps, ("precision", "bf16")):
         with pytest.raises(ValueError, match=rf"train\.py has a loop of its own, which does not heed {name}"):
             RunSpec.model_validate(made | {"work": made["work"] | {name: value}})

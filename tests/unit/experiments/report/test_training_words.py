@@ -14,6 +14,7 @@ from tests.unit.experiments.made_up_records import campaign, spec
 @pytest.mark.parametrize(
     ("setting", "value", "said"),
     [
+        ("precision", "bf16", "no gradient clipping, bf16 (autocast), deterministic"),
         ("padding", "max_length", "fp32, deterministic"),
         ("padding", "longest", "fp32, padded to the longest of each batch, deterministic"),
         ("padding", "none", "fp32, no padding computed, deterministic"),
@@ -28,4 +29,6 @@ def test_what_is_computed_in_another_way_is_said(tmp_path: Path, setting: str, v
     plan = [PlannedRun(run_id=specification.run_id, axes=axes, specification=specification)]
     made = campaign(tmp_path, plan, [])
     assert said in training_text(made.file, ())
-    assert training_text(made.file, (setting,)).endswith("fp32, deterministic, 1 thread per rank")
+    shown_elsewhere = "no gradient clipping" if setting == "precision" else "fp32"
+    rest = f"{shown_elsewhere}, deterministic, 1 thread per rank"
+    assert training_text(made.file, (setting,)).endswith(rest)
