@@ -12,12 +12,15 @@ import yaml
 from tests.unit.roles.test_provisioning_record import SECRET, Checkout
 
 SENTENCE = "one has 3 MB free on /: make room there."
-# Not through a shared connection: of two that begin it at once, one may say something else.
+# The real one's words depend on how busy a machine is, and two nodes may be told different ones.
+STANDIN_SSH = """#!/bin/sh
+echo "ssh: connect to host nowhere port 22: Connection refused" >&2
+exit 255
+"""
 NOWHERE = {
     "ansible_connection": "ssh",
-    "ansible_host": "::1",
-    "ansible_port": 1,
-    "ansible_ssh_args": "-o ControlMaster=no -o ControlPath=none",
+    "ansible_host": "nowhere",
+    "ansible_ssh_executable": "{{ playbook_dir }}/standin-ssh",
 }
 ROLES: dict[str, list[dict[str, Any]]] = {
     "worded": [
@@ -54,6 +57,9 @@ def checkout(tmp_path: Path) -> Checkout:
     for name, tasks in ROLES.items():
         (made.root / "roles" / name / "tasks").mkdir(parents=True)
         (made.root / "roles" / name / "tasks" / "main.yml").write_text(yaml.safe_dump(tasks))
+    ssh = made.root / "playbooks" / "standin-ssh"
+    ssh.write_text(STANDIN_SSH, encoding="utf-8")
+    ssh.chmod(0o755)
     return made
 
 
