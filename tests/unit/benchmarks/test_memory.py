@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,7 @@ import pytest
 
 from tests.benchmarks import memory
 from tests.benchmarks.bert import Case
-from tests.benchmarks.memory import Answer, ask
+from tests.benchmarks.memory import Answer
 from tests.benchmarks.memory_case import Question
 from tests.unit.training.training_helpers import Datasets, data_spec
 
@@ -20,13 +23,23 @@ MIB = 1 << 20
 MACHINE = {"processor": "made up"}
 
 
+Ask = Callable[[Question], Answer]
+
+
+@pytest.fixture(scope="module")
+def ask() -> Iterator[Ask]:
+    """`memory.ask` in a process that has only loaded the libraries, as the command; this one has trained."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as fresh:
+        yield lambda question: fresh.submit(memory.ask, question).result()
+
+
 @pytest.fixture
 def data(datasets: Datasets) -> str:
     """A small data set's folder."""
     return str(datasets(data_spec()).path)
 
 
-def test_parts_are_what_arithmetic_says(data: str) -> None:
+def test_parts_are_what_arithmetic_says(ask: Ask, data: str) -> None:
     found = ask(Question("parts", CASE, data)).found
     measured, counted = found["measured"], found["counted"]
     assert counted["weights"] == 4 * counted["parameters"] + 2 * 512 * 8  # and two buffers of positions
@@ -38,7 +51,7 @@ def test_parts_are_what_arithmetic_says(data: str) -> None:
     assert measured["peak"] >= 0.9 * counted["peak"]
 
 
-def test_what_saves_memory_saves_activations(data: str) -> None:
+def test_what_saves_memory_saves_activations(ask: Ask, data: str) -> None:
     kept = {
         name: ask(Question("parts", case, data)).found["counted"]["activations"]
         for name, case in {
@@ -51,7 +64,7 @@ def test_what_saves_memory_saves_activations(data: str) -> None:
     assert kept["recomputed"] < kept["plain"] / 3
 
 
-def test_the_batch_that_fits_grows_with_the_budget(data: str) -> None:
+def test_the_batch_that_fits_grows_with_the_budget(ask: Ask, data: str) -> None:
     # Far more than the addresses that a C library reserves for another thread.
     none, some, more = (
         ask(Question("fits", replace(CASE, batch=2), data, "cpu", room * MIB, 4096)).found
@@ -62,13 +75,13 @@ def test_the_batch_that_fits_grows_with_the_budget(data: str) -> None:
     assert all(found["part"] <= found["batch"] <= 2 * found["arithmetic"] for found in (some, more))
 
 
-def test_both_loops_have_a_peak(data: str) -> None:
+def test_both_loops_have_a_peak(ask: Ask, data: str) -> None:
     engine, plain = (ask(Question(kind, CASE, data)).found["peak"] for kind in ("engine", "plain loop"))
     assert min(engine, plain) > 50 * MIB
     assert engine == pytest.approx(plain, rel=0.2)
 
 
-def test_a_process_that_fails_is_told(data: str) -> None:
+def test_a_process_that_fails_is_told(ask: Ask, data: str) -> None:
     with pytest.raises(RuntimeError, match=r"^The process for parts of Case\(.*\) ended with exit code 1\.$"):
         ask(Question("parts", replace(CASE, length=64), data))
 

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -243,7 +244,13 @@ def a_rank(run: Path, world_size: int, conditions: Conditions, sums: tuple[str, 
     )
     session = SimpleNamespace(rank=1, world_size=world_size, device=torch.device("cpu"))
     return SimpleNamespace(
-        session=session, workload=workload, model=torch.nn.Identity(), work=work, feed=feed, fed=fed
+        session=session,
+        workload=workload,
+        model=torch.nn.Identity(),
+        work=work,
+        feed=feed,
+        fed=fed,
+        computing=nullcontext,
     )
 
 
@@ -346,7 +353,12 @@ def test_a_rank_evaluates_its_share_or_everything(
     )
     session = SimpleNamespace(rank=1, world_size=2, device=torch.device("cpu"))
     training: Any = SimpleNamespace(
-        session=session, workload=workload, model=torch.nn.Identity(), work=work, feed=feed
+        session=session,
+        workload=workload,
+        model=torch.nn.Identity(),
+        work=work,
+        feed=feed,
+        computing=nullcontext,
     )
     others = torch.tensor([sum(range(6)), 6.0], dtype=torch.float64)  # of rank 0
     monkeypatch.setattr(evaluation, "sum_over_ranks", lambda _, sums: sums + others)
