@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-#: Fixtures that start ranks, a browser, or the command that runs a matrix.
-STARTERS = {"browser", "ranks", "whole", "workplace"}
+#: Fixtures that start ranks, processes to measure, a browser, or the command that runs a matrix.
+STARTERS = {"ask", "browser", "ranks", "whole", "workplace"}
 #: Modules that start ansible-playbook, a database, the matrix's command or torch's ranks themselves, or query
 #: mirrors.
 SLOW_MODULES = {
