@@ -118,7 +118,7 @@ TEST = (
 TEST_WIDE = (
     Part(
         "kills",
-        "ranks killed at 50 points, and still the same weights",
+        "ranks killed at 50 points, and the same weights; compiled models of two ranks and of any length",
         (pytest(*WIDE, "tests/unit/training"),),
     ),
     Part(

@@ -72,6 +72,7 @@ def run_job(given: Assignment) -> None:
         weights_digest=digest,
         parameters=sum(parameter.numel() for parameter in outcome.model.parameters()),
         gradient_sync=outcome.gradient_sync,
+        compiled=outcome.compiled,
         gpu=stop_sampling(gpu),
         use=resource_use,
     )

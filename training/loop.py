@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from training.compiled import compiling
 from training.data.batches import global_batches, rank_share
 from training.distributed.collective import share_buffers, sum_over_ranks
 from training.errors import DivergedError, Stopped, out_of_memory
@@ -39,6 +40,7 @@ class Outcome:
     steps: int  # taken by this process, excluding those before a resume
     step_seconds: Sequence[float]  # that each of them took
     gradient_sync: str | None  # how gradients were exchanged; None with one rank
+    compiled: dict[str, Any] | None  # `Compilation.facts`; None if nothing was
 
 
 def train(
@@ -64,6 +66,7 @@ def train(
     Raises:
         DataError: the data set is not the one that the work asks for.
         WorkloadError: the workload can't be used.
+        LaunchError: the model is to be compiled, and what that needs is missing.
         CheckpointError: a checkpoint is from another work, or it or the model can't be written.
         DivergedError: the loss is no longer a number.
         ShortOfMemoryError: a step does not fit into memory.
@@ -75,7 +78,19 @@ def train(
     if work.simulated_step_ms is not None:
         workload = Simulated(workload, work.simulated_step_ms)
     phases.begin("other")
-    training = set_up(workload, session, phases)
+    with compiling(conditions, phases) as compilation:
+        training = set_up(workload, session, phases, compilation)
+        taken = run_epochs(training, status)
+        compiled = compilation.facts() if compilation else None
+    return Outcome(
+        training.model, training.epochs, taken, training.step_seconds, training.gradient_sync, compiled
+    )
+
+
+def run_epochs(training: Training, status: RankStatus) -> int:
+    """Resume if there is a checkpoint, and run the epochs that are left; returns how many steps it took."""
+    work, session, phases = training.work, training.session, training.phases
+    workload, conditions = training.workload, training.workload.conditions
     phases.begin("checkpoint")
     resumed_from = resume(training)
     phases.begin("other")
@@ -92,7 +107,7 @@ def train(
     )
     if resumed_from:
         session.report("resume", steps=resumed_from, epochs=len(training.epochs))
-    with tracing(conditions.trace, session, run, resumed_from) as training.after_step:
+    with tracing(conditions.trace, session, workload.run, resumed_from) as training.after_step:
         while len(training.epochs) < work.epochs:
             status.epoch = len(training.epochs) + 1
             run_epoch(training, status)
@@ -104,8 +119,7 @@ def train(
         session.report("test", **figures)
     training.vote.settle()
     phases.settle()
-    taken = training.steps - resumed_from
-    return Outcome(training.model, training.epochs, taken, training.step_seconds, training.gradient_sync)
+    return training.steps - resumed_from
 
 
 def run_epoch(training: Training, status: RankStatus) -> None:

@@ -260,11 +260,12 @@ CONDITIONS_OF_THE_LOOP: Final = (
     "predictions",
     "trace",
     "deterministic",
+    "compile",
 )
 """Conditions that only this package's loop heeds."""
 
 
-OF_A_MODEL: Final = ("save", "metrics", "predictions", "scoring", "bits")
+OF_A_MODEL: Final = ("save", "metrics", "predictions", "scoring", "bits", "compile")
 """Conditions that mean nothing where no model is trained."""
 
 OF_TRAINING: Final = (*CONDITIONS_OF_THE_LOOP, "bits", "data_place")
@@ -310,7 +311,8 @@ class Conditions(Settings):
     pinning: str = Field(default="none", min_length=1, max_length=200)  # the inventory's own words
     link_rate: str | None = Field(default=None, max_length=50)  # e.g. "1gbit"; None = not limited
     device: Literal["cpu", "cuda"] = "cpu"
-    compile: Literal[False] = False
+    # The model by torch.compile, in this of its modes; False: operator by operator.
+    compile: Literal[False, "default", "reduce-overhead"] = False
     deterministic: bool = True  # False: torch may take faster algorithms whose last bits differ by chance
     bits: Bits = "machine"  # portable: kernels that end with the same bits on processors of every vendor
     # in_loop: for each batch; in_run: once, by the stack itself, before its ranks start. All give equal ids.
@@ -387,6 +389,16 @@ class Conditions(Settings):
             raise ValueError(
                 f"bits: portable sets {', '.join(sorted(named))} itself; leave it out of rank_environment"
             )
+        if self.compile == "reduce-overhead" and self.device != "cuda":
+            raise ValueError(
+                f"compile: reduce-overhead is of CUDA graphs, and the device is {self.device}; use compile: "
+                "default, or leave it out"
+            )
+        if self.compile and self.bits == "portable":
+            raise ValueError(
+                f"bits: portable is of torch's own kernels, and compile: {self.compile} makes others for "
+                "each processor; leave out one or the other"
+            )
         for name, usual in (("fast_tokenizer", True), ("tokenizer_threads", "one")):
             if getattr(self, name) != usual and self.tokenizing != "in_loop":
                 raise ValueError(
@@ -453,6 +465,18 @@ class RunSpec(Settings):
             raise ValueError(
                 f"conditions.bits: portable is of fp32, and this is precision: {self.work.precision}; leave "
                 "out one or the other"
+            )
+        if self.conditions.compile and self.work.padding == "none":
+            raise ValueError(
+                f"conditions.compile: {self.conditions.compile} makes a program for each shape of a batch, "
+                "and with padding: none nearly every batch has a shape of its own; use padding: longest or "
+                "max_length, or leave out compile"
+            )
+        if self.conditions.compile and self.work.padding != "max_length" and self.work.keeps_checkpoints:
+            raise ValueError(
+                f"conditions.compile: {self.conditions.compile} decides by the first batch, and a resumed "
+                f"run begins with another one, which with padding: {self.work.padding} has another shape; "
+                "use padding: max_length, or leave out checkpoint_every_epochs and checkpoint_every_steps"
             )
         if self.conditions.scoring == "evaluate" and not self.work.data.has_classes:
             raise ValueError(

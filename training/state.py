@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from training.compiled import Compilation, begin_pass
 from training.distributed.collective import StopVote, gather, replicate, share_buffers
 from training.distributed.gradients import choose_sync
 from training.feeding import Request, feed
@@ -61,7 +62,8 @@ class Training:
         return to_device(self.workload.batch(split, chosen, epoch), self.session.device)
 
     def computing(self) -> AbstractContextManager[Any]:
-        """While this is open, the model computes in the work's precision."""
+        """While this is open, the model does one pass, in the work's precision."""
+        begin_pass(self.workload.conditions.compile)
         return computing(self.work.precision, self.session.device)
 
     def feed(self, requests: Iterable[Request]) -> Generator[Batch]:
@@ -88,10 +90,14 @@ class Training:
         return nullcontext()
 
 
-def set_up(workload: Workload, session: Session, phases: Phases) -> Training:
+def set_up(
+    workload: Workload, session: Session, phases: Phases, compilation: Compilation | None = None
+) -> Training:
     """The state before the first step: equal weights on all ranks, dropout seeded differently on each."""
     work = workload.work
     model = workload.model().to(session.device)
+    if compilation:
+        compilation.compile(model, work)
     torch.manual_seed(derive_seed(work.seed, "dropout", session.rank))
     optimiser = workload.optimiser(model)
     sync = choose_sync(model, work) if session.world_size > 1 else None

@@ -160,7 +160,9 @@ class Workload(ABC):
         model: Any = self.build_model()
         if self.work.activation_checkpointing:
             try:
-                model.gradient_checkpointing_enable({"use_reentrant": False})
+                # Models written for older releases of transformers have the second name alone.
+                enable = getattr(model, "activation_checkpointing_enable", None)
+                (enable or model.gradient_checkpointing_enable)({"use_reentrant": False})
             except (AttributeError, ValueError) as error:
                 raise WorkloadError(
                     f"The model of {self.work.workload} can't recompute activations "

@@ -19,6 +19,7 @@ from experiments.matrix.specification import NO_DIGEST, ClusterDefaults, make_sp
 from experiments.matrix.workers import why_not_shared
 from experiments.util.errors import UserError
 from experiments.util.models import FrozenModel
+from experiments.util.words import listed
 from training.spec import RunSpec, explain
 
 
@@ -209,6 +210,18 @@ def _defaults(cluster: Cluster) -> ClusterDefaults:
     return ClusterDefaults(cluster.slots_per_worker, conditions | threads)
 
 
+def why_no_compiler(mode: str, cluster: Cluster) -> list[str]:
+    """Why workers can't compile a model in this mode, if they can't."""
+    without = [name for name in cluster.workers if not cluster.nodes[name].compiles]
+    if not without:
+        return []
+    return [
+        f"for compile: {mode} workers need a C++ compiler and Python's headers, and {listed(without)} "
+        f"{'has' if len(without) == 1 else 'have'} none; set environment_compiler: true in the inventory, and "
+        "run make provision"
+    ]
+
+
 def why_not(specification: RunSpec, cluster: Cluster) -> str | None:
     """Why `cluster` can't run `specification`, in one sentence; None if it can."""
     stack, work, conditions = specification.stack, specification.work, specification.conditions
@@ -239,6 +252,8 @@ def why_not(specification: RunSpec, cluster: Cluster) -> str | None:
             "the nodes have no environment with the newest libraries, or not all the same one; set "
             "environment_newest: true in the inventory, and run make provision for all nodes"
         )
+    if conditions.compile:
+        reasons += why_no_compiler(conditions.compile, cluster)
     if conditions.launcher == "none" and work.slots_per_worker > 1:
         reasons.append(
             f"without a launcher a worker has one rank, and it takes {work.slots_per_worker} slots on each"

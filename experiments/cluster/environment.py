@@ -46,6 +46,7 @@ class Node(FiniteModel):
     machine: str | None = None  # digest of its machine id; None: it has none, or was not asked
     torch: str | None = None  # its version and build
     gpus: list[Gpu] = Field(default_factory=list)
+    compiles: bool = False  # whether it has a C++ compiler, and the headers of its Python
     slots: int | None = None  # that it offers for ranks; 0 on a node that is no worker
 
 

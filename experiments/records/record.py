@@ -79,6 +79,7 @@ class Arithmetic:
     device: str
     bits: str
     libraries: str
+    compiled: str  # the mode of torch.compile; "" without it
     # Of each rank, in rank order, as far as known; none where the run's kernels are portable.
     processors: tuple[str | None, ...]
 
@@ -150,6 +151,14 @@ class StepTimes(FiniteModel):
     longest_ms: float
 
 
+class Compiled(FiniteModel):
+    """What torch.compile made of the model on a rank."""
+
+    seconds: Seconds  # that compiling took; they are in the phase other
+    graphs: int = Field(ge=0)  # programs, for all shapes of batches and both passes
+    breaks: list[str]  # why the model had to be parted: what lies between two graphs is not compiled
+
+
 class Rank(FiniteModel):
     """Where and how one rank ran."""
 
@@ -168,6 +177,7 @@ class Rank(FiniteModel):
     parameters: int | None = None  # of the model
     # What the work's gradient_sync came to; None: with one rank, a loop of its own, and in older records.
     gradient_sync: str | None = None
+    compiled: Compiled | None = None  # None: nothing was
     cpu_capability: str
     versions: dict[str, str]
     environment_digest: str | None
@@ -327,7 +337,9 @@ class Record(FiniteModel):
         """What its last bits depend on: equal work can end with equal bits where this is equal."""
         given = self.specification.conditions
         processors = () if given.bits == "portable" else self.processors
-        return Arithmetic(self.threads, given.device, given.bits, given.libraries, processors)
+        return Arithmetic(
+            self.threads, given.device, given.bits, given.libraries, given.compile or "", processors
+        )
 
     @property
     def threads(self) -> tuple[int, ...]:

@@ -25,7 +25,7 @@ def together(found: Iterable[Apart]) -> Apart:
 
 def apart_text(apart: Apart) -> str:
     """`1 thread (A) and 2 threads (B); Intel Xeon (A) and AMD EPYC (B)`: what sides differ in, by name."""
-    asked: list[Callable[[Arithmetic], str]] = [_threads, _device, _bits, _libraries, _processors]
+    asked: list[Callable[[Arithmetic], str]] = [_threads, _device, _bits, _libraries, _compiled, _processors]
     parts = []
     for text in asked:
         said = {side: list(dict.fromkeys(text(each) for each in found)) for side, found in apart.items()}
@@ -53,6 +53,10 @@ def _bits(each: Arithmetic) -> str:
 
 def _libraries(each: Arithmetic) -> str:
     return f"{each.libraries} libraries"
+
+
+def _compiled(each: Arithmetic) -> str:
+    return f"compile {each.compiled}" if each.compiled else "not compiled"
 
 
 def _processors(each: Arithmetic) -> str:

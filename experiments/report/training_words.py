@@ -112,6 +112,8 @@ def _settings(campaign: CampaignFile) -> Iterator[tuple[str, str]]:
         yield "grouping", "batches of samples of similar length"
     if work.dropout_draws == "16_bit":
         yield "dropout_draws", "dropout drawn from 16 bits a number"
+    if specification.conditions.compile:
+        yield "compile", f"compiled (torch.compile, {specification.conditions.compile})"
     same_bits = work.deterministic and specification.conditions.deterministic
     yield "deterministic", "deterministic" if same_bits else "not deterministic"
 

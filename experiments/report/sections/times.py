@@ -20,6 +20,7 @@ from experiments.report.formats import (
     TENTHS,
     Format,
     Value,
+    interval,
     number,
     plain_interval,
 )
@@ -163,6 +164,7 @@ def _remarks(figures: Figures) -> list[str]:
         *adopted_remark(figures),
         *disturbed_remark(figures),
         *standin_remark(figures),
+        *compiled_remark(figures),
         *(
             ["Every figure is from a single run: there is no spread, and a small difference may be chance."]
             if filled and all(len(cell.records) == 1 for cell in filled)
@@ -205,6 +207,22 @@ def standin_remark(figures: Figures) -> list[str]:
         f"Stand-in: {len(made)} of {counted(len(figures.counting), 'run')}, under the name of "
         f"{listed(stacks)}. {' '.join(sorted({record.standin or '' for record in made}))} Their times are in "
         "no table and no plot; their weights and metrics count."
+    ]
+
+
+def compiled_remark(figures: Figures) -> list[str]:
+    """How much of train_s went into compiling models; nothing if none was."""
+    timed = [record.ranks for record in figures.counting if record.timed]
+    found = [compiled for ranks in timed if (compiled := [rank.compiled for rank in ranks if rank.compiled])]
+    if not found:
+        return []
+    slowest = [max(each.seconds for each in ranks) for ranks in found]
+    breaks = sorted({reason for ranks in found for each in ranks for reason in each.breaks})
+    parted = f" Not all of the model was compiled: {'; '.join(breaks)}." if breaks else ""
+    ends = interval(min(slowest), max(slowest), TENTHS) if len(slowest) > 1 else number(slowest[0], TENTHS)
+    return [
+        f"Compiled: {len(found)} of {counted(len(figures.counting), 'run')}. Of their train_s, compiling "
+        f"took {ends} s on the slowest rank; a longer training has as much of it once.{parted}"
     ]
 
 

@@ -20,6 +20,22 @@ node = load("roles/cluster_facts/files/describe-node")
 STACKS = ["ddp", "spark"]
 
 
+def test_a_node_compiles_with_a_compiler_and_pythons_headers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(node.sysconfig, "get_path", lambda name: str(tmp_path / name))
+    compiler, headers = tmp_path / "g++", tmp_path / "include" / "Python.h"
+    compiler.write_text("#!/bin/sh\necho g++ 12\n")
+    compiler.chmod(0o755)
+    assert not node.compiles()
+    headers.parent.mkdir()
+    headers.touch()
+    assert node.compiles()
+    compiler.unlink()
+    assert not node.compiles()
+
+
 def digests(**variables: Any) -> dict[str, str]:
     """The digests of a cluster of two nodes; the second has these variables."""
     said = {"ddp_shm_size": "1g", "spark_executor_memory": "2g", "run_place": 0}

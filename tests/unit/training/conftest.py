@@ -22,7 +22,7 @@ from training.util.network import free_port
 
 os.environ["OMP_NUM_THREADS"] = "1"  # read when torch is loaded, by this process or by those it starts
 
-RANK_PATIENCE = 90.0  # s
+RANK_PATIENCE = 300.0  # s; compiling a model takes a while
 
 
 @pytest.fixture(scope="session")

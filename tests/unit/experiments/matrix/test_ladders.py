@@ -210,7 +210,7 @@ def test_the_plan_says_why_a_stack_cannot_and_that_without_a_launcher_there_is_o
 
 def test_the_kept_ladders_on_a_testbed(workplace: Workplace) -> None:
     stacks = ["ddp", "spark", "determined"]
-    matrix = load_matrix("docs/why/why-ladders.yml")
+    matrix = load_matrix("docs/why/ladders/why-ladders.yml")
     plan = make_plan(matrix, cluster(workplace, stacks=stacks, threads=1), "a" * 64)
     runs = [run for run in plan if not run.warm_up]
     assert len(runs) == 35 and all(run.cannot_run is None for run in runs)

@@ -159,6 +159,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("two-users", 26),
         ("bits", 15),
         ("growth", 63),
+        ("fast", 100),
         ("bare-start", 65),
     ],
 )
@@ -228,6 +229,27 @@ def test_the_newest_libraries_take_an_environment_that_all_nodes_have(cluster: C
         "The nodes have no environment with the newest libraries, or not all the same one; set "
         "environment_newest: true in the inventory, and run make provision for all nodes."
     )
+
+
+def test_models_are_compiled_where_every_worker_has_a_compiler(tmp_path: Path, cluster: Cluster) -> None:
+    def reasons(*lacking: str) -> dict[str, str | None]:
+        nodes = {
+            name: node.model_copy(update={"compiles": name not in lacking})
+            for name, node in cluster.nodes.items()
+        }
+        there = cluster.model_copy(update={"nodes": nodes})
+        plan = make_plan(load_matrix(write(tmp_path, text)), there, "a" * 64)
+        return {str(run.axes["compile"]): run.cannot_run for run in plan}
+
+    text = MATRIX.replace("seed: [1]\n", "compile: [false, default]\n  seed: [1]\n")
+    assert reasons() == reasons("master") == {"False": None, "default": None}
+    first, second = cluster.workers
+    for lacking, said in (([first], f"{first} has"), ([first, second], f"{first} and {second} have")):
+        assert reasons(*lacking) == {
+            "False": None,
+            "default": "For compile: default workers need a C++ compiler and Python's headers, and "
+            f"{said} none; set environment_compiler: true in the inventory, and run make provision.",
+        }
 
 
 def test_the_dissertations_matrix_has_its_cells_and_its_settings(cluster: Cluster) -> None:
