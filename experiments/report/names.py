@@ -18,9 +18,11 @@ Item = TypeVar("Item")
 
 
 def value_text(value: Any) -> str:
-    """An axis's value."""
+    """An axis's value; of a script that is only told something, its arguments as on a command line."""
     if value is None:
         return "none"
+    if isinstance(value, Mapping) and list(value) == ["arguments"]:  # of a script
+        return " ".join(value["arguments"])
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 

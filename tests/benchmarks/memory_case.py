@@ -224,7 +224,7 @@ def activations(training: Training, case: Case, samples: int) -> tuple[int, int]
     """
     model: Any = training.model
     if case.checkpointing:
-        model.gradient_checkpointing_disable()
+        model.activation_checkpointing_disable()
     saved = Saved(model)
     with saved.counting():
         loss = training.workload.loss(model, training.batch("train", torch.arange(samples), 1))
@@ -233,7 +233,7 @@ def activations(training: Training, case: Case, samples: int) -> tuple[int, int]
     if not case.checkpointing:
         whole = saved.outside + sum(saved.by_layer.values())
         return whole, whole
-    model.gradient_checkpointing_enable({"use_reentrant": False})
+    model.activation_checkpointing_enable({"use_reentrant": False})
     kept = saved.outside + saved.inputs
     return kept, kept + max(saved.by_layer.values())
 

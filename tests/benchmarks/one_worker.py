@@ -51,12 +51,16 @@ class Variant:
 
 UNPADDED: Final = {"padding": "none"}
 FIRST: Final = {"model": {"last_layer": "first_token"}}
+DRAWS: Final = {"dropout_draws": "16_bit"}
+UNDROPPED: Final = {"model": {"last_layer": "first_token", "attention_dropout": 0.0}}
 BF16: Final = {"precision": "bf16"}
 VARIANTS: Final = (
     Variant("plain", {}),
     Variant("padding: none", UNPADDED),
     Variant("last_layer: first_token", FIRST),
     Variant("both", UNPADDED | FIRST, aims={128: 2.0, 512: 4.0}),
+    Variant("both, dropout_draws: 16_bit", UNPADDED | FIRST | DRAWS, aims={128: 2.0, 512: 4.0}),
+    Variant("both, dropout_draws: 16_bit, attention_dropout: 0.0", UNPADDED | UNDROPPED | DRAWS),
     Variant("plain, bf16", BF16, TRAINER_BF16),
     Variant("padding: none, bf16", BF16 | UNPADDED, TRAINER_BF16),
     Variant("last_layer: first_token, bf16", BF16 | FIRST, TRAINER_BF16),

@@ -12,6 +12,8 @@ from experiments.analysis.figures import Cell
 from experiments.report.formats import RATIO, Format, interval, number
 from experiments.report.names import cells_name, envelope
 from experiments.report.sections.conclusions import NOT_OF_TIMES, times_sentence, weights_sentence
+from experiments.report.sections.findings import setting_sentences
+from experiments.report.sections.own_clock import own_clock_sentences
 from experiments.report.sections.stack_comparisons import doubt_of, excluded_sentences
 from experiments.util.words import listed
 
@@ -37,9 +39,12 @@ def in_one_minute(analysis: Analysis) -> list[Answer]:
     same = Answer("The same work?", weights_sentence(figures))
     if figures.weights_differ or figures.unproven:
         return [same, Answer("How much slower in training?", NOT_OF_TIMES)]
+    own_clock = [] if doubt_of(figures) else own_clock_sentences(analysis.own_clock)
+    settings = [] if analysis.comparisons else setting_sentences(analysis.settings)
+    slower = " ".join([*own_clock, *(settings or [times_sentence(analysis.comparisons, baseline)])])
     others = [
         same,
-        Answer("How much slower in training?", times_sentence(analysis.comparisons, baseline)),
+        Answer("How much slower in training?", slower),
         Answer("And in all?", _in_all(figures.cells, baseline)),
         Answer("Where?", _where(analysis.added, baseline)),
     ]

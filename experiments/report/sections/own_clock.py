@@ -9,14 +9,16 @@ from experiments.analysis.own_clock import OwnClock
 from experiments.analysis.statistics import Difference
 from experiments.analysis.verdicts import sign
 from experiments.report.formats import Format, Value, interval, number
-from experiments.report.names import stack_text
+from experiments.report.names import cells_name, stack_text
 from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
 from experiments.report.verdict_words import MOSTLY, SINGLE, UNSPREAD
+from experiments.util.words import listed
 
 TITLE: Final = "What a step takes on the script's own clock"
 LEVEL: Final = Format(3)
 MORE: Final = Format(3, signed=True)
+FEW: Final = 4  # cells that a sentence names one by one
 
 
 def own_clock_table(found: Sequence[OwnClock], baseline: str, doubt: str = "") -> Table:
@@ -54,17 +56,24 @@ def own_clock_table(found: Sequence[OwnClock], baseline: str, doubt: str = "") -
 
 
 def own_clock_sentences(found: Sequence[OwnClock]) -> list[str]:
-    """What each stack takes from a step, over all its cells; nothing without an interval."""
+    """What each stack takes from a step, cell by cell if these are few; nothing without an interval."""
     sentences = []
     for stack in dict.fromkeys(each.cell.stack for each in found):
-        own = [each for each in found if each.cell.stack == stack]
-        lows = [each.more_ms.low for each in own if each.more_ms.low is not None]
-        highs = [each.more_ms.high for each in own if each.more_ms.high is not None]
-        if lows and highs:
-            sentences.append(
-                f"On the script's own clock a step takes {interval(min(lows), max(highs), MORE)} ms more on "
-                f"{stack} than on {own[0].baseline.stack}."
-            )
+        own = [each for each in found if each.cell.stack == stack and each.more_ms.low is not None]
+        if not own:
+            continue
+        cells = [each.cell for each in own]
+        said = [
+            f"{number(each.more_ms.mean, MORE)} ms ({interval(each.more_ms.low, each.more_ms.high, MORE)}) "
+            f"more on {cells_name([each.cell], cells)}"
+            for each in own
+        ]
+        if len(own) > FEW:
+            lows, highs = ([getattr(each.more_ms, end) for each in own] for end in ("low", "high"))
+            said = [f"{interval(min(lows), max(highs), MORE)} ms more on {stack}"]
+        sentences.append(
+            f"On the script's own clock a step takes, against {own[0].baseline.stack}, {listed(said)}."
+        )
     return sentences
 
 

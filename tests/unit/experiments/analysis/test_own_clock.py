@@ -15,6 +15,7 @@ from experiments.records.record import Record
 from experiments.report.export_rows import export_rows
 from experiments.report.sections.conclusions import conclusions
 from experiments.report.sections.factors import factors_table
+from experiments.report.sections.minute import in_one_minute
 from experiments.report.sections.own_clock import own_clock_table
 from tests.unit.experiments.analysis.test_figures import of_specification
 from tests.unit.experiments.made_up_records import campaign, record, spec
@@ -85,10 +86,11 @@ def test_the_tax_of_a_launcher_has_an_interval_well_under_a_millisecond(tmp_path
     table = own_clock_table(analysis.own_clock, "ddp")
     assert [row[-1] for row in table.texts] == ["takes longer", "takes longer"]
     assert table.texts[0][3:7] == ["5", "0.139", "0.108", "+0.031"]
-    assert any(
-        said.startswith("On the script's own clock a step takes +0.0") and "more on spark than on ddp" in said
-        for said in conclusions(analysis)
-    )
+    (said,) = (said for said in conclusions(analysis) if said.startswith("On the script's own clock"))
+    assert said.startswith("On the script's own clock a step takes, against ddp, +0.031 ms (+0.0")
+    assert ") more on spark with 1 worker and model --lines 0 and +2.000 ms (+1.9" in said
+    (slower,) = (each.text for each in in_one_minute(analysis) if "slower" in each.question)
+    assert slower.startswith(f"{said} No comparison with ddp has an interval")
     exported = [row for row in export_rows(analysis) if row["section"] == "own clock"]
     assert [row["value"] for row in exported] == pytest.approx([0.0306, 2.0])
 

@@ -6,11 +6,14 @@ from pathlib import Path
 
 from experiments.analysis.analysis import analyse
 from experiments.campaign.campaign import open_campaign
+from experiments.campaign.plan import PlannedRun
 from experiments.report.sections.conclusions import NOT_OF_TIMES
 from experiments.report.sections.minute import in_one_minute
 from experiments.report.writer import write_report
+from tests.unit.experiments.analysis.test_figures import of_specification
 from tests.unit.experiments.kept_campaigns import THREE_STACKS
-from tests.unit.experiments.made_up_records import campaign, planned, record, seeds
+from tests.unit.experiments.made_up_records import campaign, planned, record, seeds, spec
+from training.spec import RunSpec
 
 QUESTIONS = ["The same work?", "How much slower in training?", "And in all?", "Where?", "What is excluded?"]
 
@@ -66,3 +69,17 @@ def test_unequal_work_ends_it(tmp_path: Path) -> None:
     made = campaign(tmp_path, [planned("ddp", 1), planned("spark", 1)], records)
     same, slower = in_one_minute(analyse(made))
     assert "did NOT give equal weights" in same.text and slower.text == NOT_OF_TIMES
+
+
+def test_of_one_stack_alone_the_settings_are_the_answer(tmp_path: Path) -> None:
+    plan, records = [], []
+    for bits, took in (("machine", 30.0), ("portable", 60.0)):
+        for seed in (1, 2, 3):
+            one = spec("ddp", 1, seed)
+            given = one.model_dump() | {"conditions": one.conditions.model_dump() | {"bits": bits}}
+            one = RunSpec.model_validate(given)
+            axes = {"stack": "ddp", "workers": 1, "epochs": 2, "bits": bits, "seed": seed}
+            plan.append(PlannedRun(run_id=one.run_id, axes=axes, specification=one))
+            records.append(record("ddp", 1, took + seed % 2, took + 10, seed, **of_specification(one)))
+    _, training, *_ = (each.text for each in in_one_minute(analyse(campaign(tmp_path, plan, records))))
+    assert training.startswith("Among the comparisons of settings, bits portable takes 1.9")
