@@ -89,14 +89,14 @@ def compiling(conditions: Conditions, phases: Phases) -> Iterator[Compilation | 
     compilation = Compilation(conditions, phases)
     with (
         TemporaryDirectory(prefix="trainbed-compile-") as folder,
-        torch._dynamo.config.patch(  # type: ignore[no-untyped-call]
+        torch._dynamo.config.patch(
             recompile_limit=SHAPES,
             fail_on_recompile_limit_hit=True,
             # Uncut, whatever parts the gradients are sent in: those decide nothing about the last bits.
             optimize_ddp=False,
         ),
         # In this process, on its cores: it is compiled where and as it is trained.
-        torch._inductor.config.patch(fallback_random=True, compile_threads=1),  # type: ignore[no-untyped-call]
+        torch._inductor.config.patch(fallback_random=True, compile_threads=1),
     ):
         os.environ |= {name: str(Path(folder, name.lower())) for name in CACHES}
         callback_handler.register_start_callback(compilation.start)

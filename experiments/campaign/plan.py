@@ -217,8 +217,8 @@ def why_no_compiler(mode: str, cluster: Cluster) -> list[str]:
         return []
     return [
         f"for compile: {mode} workers need a C++ compiler and Python's headers, and {listed(without)} "
-        f"{'has' if len(without) == 1 else 'have'} none; set environment_compiler: true in the inventory, and "
-        "run make provision"
+        f"{'has' if len(without) == 1 else 'have'} none; set environment_compiler: true in the inventory, "
+        "and run make provision"
     ]
 
 
