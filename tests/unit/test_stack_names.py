@@ -8,8 +8,8 @@ import subprocess
 from experiments.util.paths import REPOSITORY
 
 STACKS = sorted(path.parts[-3] for path in (REPOSITORY / "roles").glob("*/tasks/run.yml"))
-#: PyTorch's package of hooks has the name of one, too.
-NAMED = re.compile(rf"(?<![a-z])({'|'.join(STACKS)})(?![a-z]|_comm_hooks\b)", re.IGNORECASE)
+#: PyTorch's package of hooks has the name of one, too, and so has an option of its compiler.
+NAMED = re.compile(rf"(?<![a-z])(?<!\boptimize_)({'|'.join(STACKS)})(?![a-z]|_comm_hooks\b)", re.IGNORECASE)
 #: Files that belong to a stack, and files that are about stacks by nature.
 OWN = re.compile(
     rf"roles/({'|'.join(STACKS)})/"
