@@ -125,7 +125,10 @@ class Workload(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no further_metrics, but its settings name some")
 
     def optimiser(self, model: torch.nn.Module) -> torch.optim.Optimizer:
-        """The optimiser, with weight decay on all parameters (`fused`: the same in one pass)."""
+        """The optimiser, with weight decay on all parameters.
+
+        `fused` is the same in one pass, and never calls torch.sqrt, of which `bits: portable` has no control.
+        """
         work, weights = self.work, model.parameters()
         if work.optimiser == "sgd":
             return torch.optim.SGD(

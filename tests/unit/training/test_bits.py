@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import pytest
+import torch
 from pydantic import ValidationError
 
 from tests.unit.training.training_helpers import Datasets, data_spec, load, run_spec
@@ -15,6 +18,7 @@ from training import bits, known_answer
 from training.bits import PORTABLE, pin_kernels
 from training.errors import LaunchError
 from training.spec import Conditions
+from training.workload import open_workload
 
 ROOT = Path(__file__).parents[3]
 
@@ -82,3 +86,25 @@ def test_the_known_answer_pins_the_same_kernels() -> None:
 def test_variables_that_it_sets_are_not_the_inventorys() -> None:
     with pytest.raises(ValidationError, match="sets MKL_CBWR itself; leave it out of rank_environment"):
         Conditions(bits="portable", rank_environment={"MKL_CBWR": "AVX2"})
+
+
+def operations(step: Callable[[], object]) -> set[str]:
+    """The names of torch's operations in a step."""
+    with torch.profiler.profile() as seen:
+        step()
+    return {event.key for event in seen.key_averages()}
+
+
+@pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
+def test_an_optimiser_takes_no_root_that_processors_estimate(
+    optimiser: Literal["adamw", "sgd"], datasets: Datasets, tmp_path: Path
+) -> None:
+    prepared = datasets(data_spec())
+    spec = run_spec(prepared, data_spec(), optimiser=optimiser)
+    workload = open_workload(spec.work, prepared.path, spec.conditions, tmp_path)
+    model = workload.model()
+    for weight in model.parameters():
+        weight.grad = torch.ones_like(weight)
+    ours = operations(workload.optimiser(model).step)
+    assert f"aten::_fused_{optimiser}_" in ours and "aten::sqrt" not in ours
+    assert "aten::sqrt" in operations(torch.optim.AdamW(model.parameters()).step)
