@@ -64,7 +64,7 @@ def evaluate(training: Training, split: str, epoch: int, *, keep: bool) -> dict[
     with closing(training.feed(requests)) as fed, _library(training) as library:
         for chosen, batch in zip(parts, fed, strict=True):
             with training.computing():
-                predictions = workload.predict(model, to_device(batch, session.device))
+                predictions = workload.predict(model, to_device(workload.ready(batch), session.device))
             sums[:-1] += workload.score(predictions)
             sums[-1] += len(chosen)
             if library is not None:

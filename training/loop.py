@@ -241,7 +241,7 @@ def take_step(
     loss = torch.zeros((), device=session.device)
     for number, chosen in enumerate(parts, start=1):
         phases.begin("data")
-        batch = to_device(next(fed), session.device)
+        batch = to_device(training.workload.ready(next(fed)), session.device)
         # Gradients accumulate on each rank; only the last micro-batch's pass sends them.
         with nullcontext() if number == len(parts) else training.no_sync():
             loss += forward_backward(training, batch, len(chosen) / samples, weight)

@@ -59,7 +59,8 @@ class Training:
 
     def batch(self, split: str, chosen: torch.Tensor, epoch: int) -> Batch:
         """The samples of a split with the numbers `chosen`, on this rank's device."""
-        return to_device(self.workload.batch(split, chosen, epoch), self.session.device)
+        batch = self.workload.batch(split, chosen, epoch)
+        return to_device(self.workload.ready(batch), self.session.device)
 
     def computing(self) -> AbstractContextManager[Any]:
         """While this is open, the model does one pass, in the work's precision."""

@@ -68,6 +68,14 @@ class Workload(ABC):
                 (but for how far it is padded, if the work says so).
         """
 
+    def ready(self, batch: Batch) -> dict[str, Any]:
+        """What `batch` gave, with whatever the model needs of its values, on the CPU.
+
+        It is called before a batch is sent to the device, which would have to be waited for later on. What is
+        no tensor stays on the CPU. `loss` and `predict` take batches that are ready and those that are not.
+        """
+        return batch
+
     def lengths(self) -> torch.Tensor:
         """How long each sample to train with is, int64 [samples]: what it costs to compute, in any unit.
 
@@ -225,6 +233,12 @@ def open_workload(work: Work, data: Path, conditions: Conditions, run: Path) -> 
     return kind(work, find_dataset(data, work.data_digest), conditions, run)
 
 
-def to_device(batch: Batch, device: torch.device) -> Batch:
-    """A batch on `device`."""
-    return {name: tensor.to(device) for name, tensor in batch.items()}
+def to_device(batch: Mapping[str, Any], device: torch.device) -> dict[str, Any]:
+    """The tensors of a batch on `device`; a GPU is not waited for, as they are sent from pinned memory."""
+    gpu = device.type == "cuda"
+    return {
+        name: (each.pin_memory() if gpu else each).to(device, non_blocking=gpu)
+        if isinstance(each, torch.Tensor)
+        else each
+        for name, each in batch.items()
+    }

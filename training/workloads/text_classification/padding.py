@@ -34,3 +34,17 @@ def packed(tokens: Batch) -> dict[str, Any]:
     columns["position_ids"] = torch.arange(there.shape[1], device=there.device).expand_as(there)
     rows = {name: each[there][None] for name, each in columns.items()}
     return {**rows, "lengths": there.sum(dim=1).tolist()}
+
+
+def masked(tokens: Batch) -> Batch:
+    """A batch's tokens with the mask that attention takes, which transformers need not look at any more.
+
+    Args:
+        tokens: `input_ids`, `attention_mask` and the like, each [samples, length].
+
+    Returns:
+        As `attention_mask`, bool [samples, 1, 1, length]: what each token may see. Without padding, none.
+    """
+    mask = tokens["attention_mask"].bool()
+    others = {name: each for name, each in tokens.items() if name != "attention_mask"}
+    return others if mask.all() else others | {"attention_mask": mask[:, None, None, :]}

@@ -16,7 +16,7 @@ from training.spec import Conditions, Work
 from training.workload import Batch, Workload
 from training.workloads.text_classification.in_run import find_tokens
 from training.workloads.text_classification.model import build_model
-from training.workloads.text_classification.padding import packed, to_longest
+from training.workloads.text_classification.padding import masked, packed, to_longest
 from training.workloads.text_classification.problems import problem_of
 from training.workloads.text_classification.settings import Data, Model
 from training.workloads.text_classification.skipping import skip
@@ -42,10 +42,14 @@ class TextClassification(Workload):
 
     def build_model(self) -> torch.nn.Module:
         built = build_model(self._model, self._data, self.dataset)
+        compiled = self.conditions.compile
         unpadded, alone = self.work.padding == "none", self._model.last_layer == "first_token"
         if unpadded or alone:
             skip(built, padding=unpadded, other_tokens=alone)
         self._takes = set(inspect.signature(built.forward).parameters)
+        config: Any = built.config
+        # A program of torch.compile has one kind of mask, whatever it hides.
+        self._masked = config.model_type == "bert" and config._attn_implementation == "sdpa" and not compiled
         return built
 
     def batch(self, split: str, chosen: torch.Tensor, epoch: int) -> Batch:  # noqa: ARG002  # each alike
@@ -57,6 +61,13 @@ class TextClassification(Workload):
             tokens = to_longest(tokens)  # here, not on the device: it would have to be waited for
         return tokens | {"labels": torch.from_numpy(texts.labels[rows]).to(self._problem.LABELS)}
 
+    def ready(self, batch: Batch) -> dict[str, Any]:
+        labels = {"labels": batch["labels"]}
+        tokens = {name: each for name, each in batch.items() if name != "labels"}
+        if self.work.padding == "none":
+            return packed(tokens) | labels
+        return (masked(tokens) if self._masked else tokens) | labels
+
     def lengths(self) -> torch.Tensor:
         return torch.from_numpy(self._splits["train"].lengths)
 
@@ -65,9 +76,14 @@ class TextClassification(Workload):
 
     def _logits(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
         """Fp32 [samples, outputs]; not all encoders take the types of pairs."""
-        tokens = {name: each for name, each in batch.items() if name != "labels" and name in self._takes}
-        asked = packed(tokens) if self.work.padding == "none" else tokens
-        logits: torch.Tensor = model(**asked).logits
+        given: dict[str, Any] = {name: each for name, each in batch.items() if name != "labels"}
+        if self.work.padding == "none" and "lengths" not in given:
+            given = packed(given)
+        mask = given.get("attention_mask")
+        if mask is not None and mask.dtype == torch.bool:  # `ready` made it
+            given["attention_mask"] = mask.expand(-1, -1, mask.shape[-1], -1)
+        tokens = {name: each for name, each in given.items() if name in self._takes | {"lengths"}}
+        logits: torch.Tensor = model(**tokens).logits
         return logits
 
     def predict(self, model: torch.nn.Module, batch: Batch) -> Batch:

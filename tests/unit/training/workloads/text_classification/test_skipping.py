@@ -98,6 +98,31 @@ def test_what_is_read_by_nothing_is_not_computed(
     assert tokens == [computed, 6 if last_layer == "first_token" else computed]
 
 
+@pytest.mark.parametrize(("padding", "last_layer"), [("max_length", "all_tokens"), *SKIPPING])
+@pytest.mark.parametrize("length", [64, 8])  # of the longest; some texts have 8 tokens and more
+def test_a_batch_that_is_ready_gives_the_same_bits(
+    datasets: Datasets, tmp_path: Path, padding: str, last_layer: str, length: int
+) -> None:
+    data = DATA.model_copy(update={"max_length": length})
+    prepared = datasets(data)
+    spec = run_spec(prepared, data, model=MODEL | {"last_layer": last_layer}, padding=padding)
+    workload = open_workload(spec.work, prepared.path, Conditions(), tmp_path)
+    network = workload.model().train()
+    chosen = torch.arange(40)[workload.lengths() >= 8] if length == 8 else torch.arange(6)
+    assert len(chosen) > 1
+    batch = workload.batch("train", chosen, 1)
+    ready = workload.ready(batch)
+    if padding != "none":
+        assert ("attention_mask" in ready) == (not batch["attention_mask"].all()) == (length > 8)
+    found = []
+    for each in (batch, ready):
+        network.zero_grad()
+        torch.manual_seed(1)
+        workload.loss(network, each).backward()  # type: ignore[no-untyped-call]
+        found.append([weight.grad for weight in network.parameters()])
+    assert all(torch.equal(one, other) for one, other in zip(*found, strict=True))
+
+
 def test_pairs_keep_their_types(tmp_path: Path) -> None:
     data = numbers(tmp_path)
     prepared = prepare_texts(data, None, tmp_path / "data", tmp_path)
