@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.blind.faults import FLOORS, HIDDEN, Plan, draw, faults_of
-from tests.blind.kept import IMPOSSIBLE, Row, impossible, keep, kept, row_of
+from tests.blind.kept import IMPOSSIBLE, Row, as_table, counted, impossible, keep, kept, row_of
 from tests.blind.launch import FACTORS, FACTORS_OF, Kind, UnavailableError
 from tests.blind.trial import described, trial
 
@@ -45,6 +45,8 @@ def main() -> int:
     done = {(row.seed, row.job, row.fault) for row in kept(given.keep)} if given.keep else set()
     left = [plan for plan in plans if (given.seed, plan.kind, plan.name) not in done]
     rows = made(left, given.seed, given.floors, lambda row: keep(given.keep, row) if given.keep else None)
+    if given.keep and (table := kept(given.keep)):
+        say(f"\n{as_table(table)}\n\n{counted(table)}")
     return 1 if any(row.right == "no" for row in rows) else 0
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Final
@@ -12,6 +13,11 @@ from tests.blind.faults import Plan
 from tests.blind.trial import Verdict, interval
 
 IMPOSSIBLE: Final = "not possible here"
+UNITS: Final = {"step_ms": "ms a step", "fixed_s": "s in train_s", "launch_s": "s outside it", "": ""}
+HEADER: Final = (
+    "| job | fault | seed | factors x blocks | really cost | named | cost | unit | noise floor | right |\n"
+    "|---|---|--:|---|---|---|---|---|--:|---|"
+)
 
 
 @dataclass(frozen=True)
@@ -21,6 +27,7 @@ class Row:
     seed: int
     job: str
     fault: str
+    answer: str  # what should be named
     equalised: int  # factors
     blocks: int
     dose: str
@@ -61,6 +68,7 @@ def row_of(seed: int, verdict: Verdict) -> Row:
         seed=seed,
         job=verdict.plan.kind,
         fault=verdict.fault.name,
+        answer=verdict.plan.answer,
         equalised=len(verdict.plan.factors),
         blocks=verdict.plan.blocks,
         dose=f"{verdict.fault.dose:.3f}",
@@ -82,6 +90,7 @@ def impossible(seed: int, plan: Plan, reason: str) -> Row:
         seed=seed,
         job=plan.kind,
         fault=plan.name,
+        answer=plan.answer,
         equalised=len(plan.factors),
         blocks=plan.blocks,
         right=IMPOSSIBLE,
@@ -98,3 +107,29 @@ def keep(file: Path, row: Row) -> None:
         if new:
             rows.writeheader()
         rows.writerow(asdict(row))
+
+
+def as_table(rows: Sequence[Row]) -> str:
+    """Trials as a table in Markdown, by fault and seed."""
+    lines = [HEADER]
+    for row in sorted(rows, key=lambda each: (each.job, each.fault, each.seed)):
+        begin = f"| {row.job} | `{row.fault}` | {row.seed} | {row.equalised} x {row.blocks} |"
+        if row.right == IMPOSSIBLE:
+            lines.append(f"{begin} {IMPOSSIBLE} | | | | | |")
+        else:
+            said = f"{row.named or 'nothing'} | {row.cost} | {UNITS[row.measure]} | {row.noise_floor}"
+            lines.append(f"{begin} {row.size} | {said} | {row.right} |")
+    return "\n".join(lines)
+
+
+def counted(rows: Sequence[Row]) -> str:
+    """How many trials were right, in a sentence."""
+    made = [row for row in rows if row.right != IMPOSSIBLE]
+    named = [row for row in made if row.named == row.answer]
+    nothing = sum(not row.named for row in made)
+    right = sum(row.right == "yes" for row in named)
+    others = len(made) - len(named) - nothing
+    return (
+        f"In {len(named)} of {len(made)} trials the right cause was named, in {right} of them with an "
+        f"interval that holds what it costs; in {others} another one was, in {nothing} nothing."
+    )

@@ -19,7 +19,7 @@ from tests.blind import __main__ as command
 from tests.blind.bytecode import lacking, source_of
 from tests.blind.design import NO_FACTOR, attributed
 from tests.blind.faults import ALL_IN, FEW, HIDDEN, Plain, Plan, draw, faults_of, sized
-from tests.blind.kept import IMPOSSIBLE, impossible, keep, kept, row_of
+from tests.blind.kept import IMPOSSIBLE, as_table, counted, impossible, keep, kept, row_of
 from tests.blind.launch import FACTORS, FACTORS_OF, Launch, UnavailableError
 from tests.blind.proxy import proxy_to
 from tests.blind.rank import SlowOutput, Waits
@@ -132,11 +132,32 @@ def test_trials_are_kept_in_a_table_and_read_again(tmp_path: Path) -> None:
     assert (first.job, first.equalised, first.blocks) == ("simulated", 10, 2)
     assert first.floors_at == "2026-11-27T12:30+00:00"
     assert second == replace(first, seed=2)
-    assert (third.named, third.cost, third.right) == ("", "", "no")
+    assert (third.named, third.cost, third.answer, third.right) == ("", "", "proxy", "no")
     assert (fourth.fault, fourth.right) == ("cgroup", IMPOSSIBLE) and "can't be made here" in fourth.reason
+    *_, never, hook, nothing = as_table([third, fourth, first]).splitlines()
+    assert never.startswith(f"| simulated | `cgroup` | 4 | 10 x 2 | {IMPOSSIBLE} |")
+    cost = f"{first.size} | hook | {first.cost} | ms a step"
+    assert hook.startswith(f"| simulated | `hook` | 1 | 10 x 2 | {cost} |")
+    assert nothing == "| simulated | `proxy` | 3 | 10 x 2 |  | nothing |  |  |  | no |"
     table.write_text("seed,fault\n1,hook\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"trials\.csv is no table of trials"):
         kept(table)
+
+
+def test_trials_are_counted_by_what_was_named() -> None:
+    size = made_up(4, "hook", floors=3.0)[2]
+    verdicts = [
+        verdict_of("hook", about(size), ("hook", 3.0)),
+        verdict_of("hook", about(3 * size), ("hook", 3.0)),
+        verdict_of("proxy", about(size), ("hook", 3.0)),
+        verdict_of("proxy", {}, (None, 0.0)),
+    ]
+    rows = [row_of(seed, verdict) for seed, verdict in enumerate(verdicts)]
+    rows.append(impossible(4, Plan("simulated", "cgroup", FACTORS, 2), "No cgroup can be made here."))
+    assert counted(rows) == (
+        "In 2 of 4 trials the right cause was named, in 1 of them with an interval that holds what it costs; "
+        "in 1 another one was, in 1 nothing."
+    )
 
 
 def test_every_fault_is_tried_and_what_is_not_possible_here_is_noted(
@@ -160,7 +181,9 @@ def test_every_fault_is_tried_and_what_is_not_possible_here_is_noted(
     rows = {row.fault: row for row in kept(table)}
     assert rows.keys() == {*FACTORS, HIDDEN}
     assert rows["cgroup"].right == IMPOSSIBLE and rows["hook"].right == "yes"
-    assert f"cgroup: {IMPOSSIBLE}. A throttled cgroup can't be made here." in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"cgroup: {IMPOSSIBLE}. A throttled cgroup can't be made here." in said
+    assert said.endswith(f"{as_table(kept(table))}\n\n{counted(kept(table))}\n")
     assert command.main() == 0 and len(tried) == 11  # its trials are not repeated
 
 
