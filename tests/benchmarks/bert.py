@@ -1,6 +1,6 @@
 """Trainings of BERTs outside of any run: the engine's own steps, to measure.
 
-A case may have what a work can't: a length below the data set's, and bf16 by autocast.
+A case may have what a work can't: a length below the data set's.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Case:
     batch: int = 32  # samples of a step
     accumulation: int = 1  # parts in which they are computed
     checkpointing: bool = False  # activations are computed again in the backward pass
-    bf16: bool = False  # by autocast; the weights stay fp32
+    bf16: bool = False  # precision: bf16, by autocast; the weights stay fp32
     skipping: bool = False  # padding: none and last_layer: first_token
     clip_gradients: float = 0.0  # the largest norm; 0 = any
 
@@ -53,7 +53,7 @@ class Case:
         named = {
             f"gradient_accumulation: {self.accumulation}": self.accumulation > 1,
             "activation_checkpointing": self.checkpointing,
-            "bf16 (autocast)": self.bf16,
+            "precision: bf16": self.bf16,
             "padding: none, last_layer: first_token": self.skipping,
         }
         return ", ".join(name for name, is_so in named.items() if is_so) or "plain"
@@ -90,11 +90,6 @@ class Bert(TextClassification):
             name: each if name == "labels" else each[:, : self._case.length] for name, each in whole.items()
         }
 
-    def loss(self, model: torch.nn.Module, batch: Batch) -> torch.Tensor:
-        """As of all texts; with bf16 under autocast, which leaves the backward pass out."""
-        with torch.autocast(batch["labels"].device.type, torch.bfloat16, enabled=self._case.bf16):
-            return super().loss(model, batch)
-
 
 def work_of(case: Case, data: Path) -> Work:
     """The work that a case is on a prepared data set.
@@ -129,6 +124,7 @@ def work_of(case: Case, data: Path) -> Work:
         gradient_accumulation=case.accumulation,
         activation_checkpointing=case.checkpointing,
         clip_gradients=case.clip_gradients,
+        precision="bf16" if case.bf16 else "fp32",
         padding="none" if case.skipping else "max_length",
         last_batch="drop",
     )

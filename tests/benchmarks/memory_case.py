@@ -227,7 +227,9 @@ def activations(training: Training, case: Case, samples: int) -> tuple[int, int]
         model.activation_checkpointing_disable()
     saved = Saved(model)
     with saved.counting():
-        loss = training.workload.loss(model, training.batch("train", torch.arange(samples), 1))
+        batch = training.batch("train", torch.arange(samples), 1)
+        with training.computing():
+            loss = training.workload.loss(model, batch)
     saved.close()
     del loss
     if not case.checkpointing:

@@ -170,7 +170,7 @@ def test_rows_that_do_not_add_up_are_said() -> None:
     near, far = made_up(101 / len(ROWS)), made_up(105 / len(ROWS), replace(CASE, bf16=True))
     assert benchmark.closeness([near]) == "The rows add up to a step within 2 %, for each setting."
     said = benchmark.closeness([near, far])
-    assert "**The rows do not add up to a step within 2 %: bf16 (autocast) (+5.0 %).**" in said
+    assert "**The rows do not add up to a step within 2 %: precision: bf16 (+5.0 %).**" in said
 
 
 def test_shares_of_what_the_core_can_do() -> None:
@@ -178,7 +178,7 @@ def test_shares_of_what_the_core_can_do() -> None:
     # 0.1 GFLOP in 100 ms is 1 GFLOP/s; 28 MB in 10 ms are 2.8 GB/s.
     assert benchmark.peak_table(profiles, LIMITS).texts == [
         ["plain", "0.1 (0.1)", "1.0", "2.0 (4 x 5 x 6)", "50.0 %"],
-        ["bf16 (autocast)", "0.1 (0.1)", "1.0", "4.0 (7 x 8 x 9)", "25.0 %"],
+        ["precision: bf16", "0.1 (0.1)", "1.0", "4.0 (7 x 8 x 9)", "25.0 %"],
     ]
     assert benchmark.optimiser_table(profiles[:1], LIMITS).texts == [
         ["plain", "1.0", "27", "10.0", "2.8", "1.0", "2.0", "140 %"]
