@@ -234,6 +234,7 @@ def a_rank(run: Path, world_size: int, conditions: Conditions, sums: tuple[str, 
         SUMS=sums,
         conditions=conditions,
         run=run,
+        ready=lambda batch: batch,
         predict=lambda _, batch: batch,
         score=lambda predictions: torch.full((1,), 100.0 * len(predictions["number"])),
         classes=lambda predictions: (1 - predictions["number"] % 2, torch.ones_like(predictions["number"])),
@@ -344,6 +345,7 @@ def test_a_rank_evaluates_its_share_or_everything(
     workload = SimpleNamespace(
         SUMS=("total",),
         conditions=Conditions(evaluation=how),  # type: ignore[arg-type]
+        ready=lambda batch: batch,
         predict=lambda _, batch: batch,
         score=lambda predictions: predictions["number"].sum()[None].double(),
         metrics=lambda sums, samples: {"mean": sums["total"] / samples},
