@@ -46,7 +46,7 @@ class TextClassification(Workload):
         unpadded, alone = self.work.padding == "none", self._model.last_layer == "first_token"
         if unpadded or alone:
             skip(built, padding=unpadded, other_tokens=alone)
-        self._takes = set(inspect.signature(built.forward).parameters)
+        self._takes = {*inspect.signature(built.forward).parameters, "lengths"}  # those of packed batches
         config: Any = built.config
         # A program of torch.compile has one kind of mask, whatever it hides.
         self._masked = config.model_type == "bert" and config._attn_implementation == "sdpa" and not compiled
@@ -82,7 +82,7 @@ class TextClassification(Workload):
         mask = given.get("attention_mask")
         if mask is not None and mask.dtype == torch.bool:  # `ready` made it
             given["attention_mask"] = mask.expand(-1, -1, mask.shape[-1], -1)
-        tokens = {name: each for name, each in given.items() if name in self._takes | {"lengths"}}
+        tokens = {name: each for name, each in given.items() if name in self._takes}
         logits: torch.Tensor = model(**tokens).logits
         return logits
 
