@@ -18,6 +18,8 @@ OWN: Final = re.compile(
     r"\b[a-z][a-z0-9]*-(simulated-)?w\d+-e\d+-s\d+-[0-9a-f]{8}\b|\b[0-9a-f]{64}\b"
     r"|\b[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}\b|(?<=:s0:)c\d+,c\d+\b"
 )
+#: Modules of Python's packages, which earlier versions noted among the shared libraries of some stacks.
+OF_PYTHON: Final = re.compile(r"/(site-packages|dist-packages|lib-dynload)/")
 Entries = dict[tuple[str, str], str]
 """What one rank noted: the values by group and name."""
 
@@ -109,6 +111,7 @@ def _entries(census: Mapping[str, Mapping[str, str]]) -> Entries:
         (group, OWN.sub("<its own>", name)): OWN.sub("<its own>", value)
         for group, values in census.items()
         for name, value in values.items()
+        if group != "shared libraries" or not OF_PYTHON.search(value)
     }
 
 

@@ -116,10 +116,15 @@ def _weights(figures: Figures) -> Favoured:
 def _installing(stacks: Sequence[str], installing: Installing) -> Favoured:
     """By the number of provisioning tasks, including those of the roles that a stack stands on.
 
-    It favours stacks over those that took at least MORE_TASKS times as many as the one with the fewest.
+    It favours stacks over those that took at least MORE_TASKS times as many as the one with the fewest. If
+    provisioning only checked one of them, what installing it takes is not recorded.
     """
-    efforts = {name: installing.stacks[name].whole for name in stacks if name in installing.stacks}
-    tasks = {name: effort.tasks for name, effort in efforts.items() if effort is not None}
+    efforts = {name: installing.stacks[name] for name in stacks if name in installing.stacks}
+    tasks = {
+        name: effort.whole.tasks
+        for name, effort in efforts.items()
+        if effort.whole is not None and not effort.only_checked
+    }
     if len(tasks) < len(stacks) or len(stacks) < 2:
         return NOT_RECORDED
     least = tuple(name for name, number in tasks.items() if number < MORE_TASKS * min(tasks.values()))

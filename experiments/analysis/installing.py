@@ -30,6 +30,11 @@ class StackEffort:
     below: RolesEffort  # of the roles that it stands on
     whole: Effort | None  # of both; also None if what it stands on is not known
 
+    @property
+    def only_checked(self) -> bool:
+        """Its own roles changed nothing: it had been installed before, and what they took is checking."""
+        return self.own.altogether is not None and not self.own.altogether.changes
+
 
 @dataclass(frozen=True)
 class Installing:

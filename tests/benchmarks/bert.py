@@ -25,13 +25,14 @@ from training.workload import Batch
 from training.workloads.text_classification.settings import Data, ScratchModel
 from training.workloads.text_classification.workload import TextClassification
 
-Shape = Literal["tiny", "mini", "base"]
+Shape = Literal["tiny", "mini", "base", "large"]
 SHAPES: Final[dict[Shape, dict[str, int]]] = {
     "tiny": {"layers": 2, "hidden": 128, "heads": 2, "intermediate": 512},
     "mini": {"layers": 4, "hidden": 256, "heads": 4, "intermediate": 1024},
     "base": {"layers": 12, "hidden": 768, "heads": 12, "intermediate": 3072},
+    "large": {"layers": 24, "hidden": 1024, "heads": 16, "intermediate": 4096},
 }
-"""Google's BERTs."""
+"""Google's BERTs, from the smallest to the largest."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +41,14 @@ class Case:
 
     shape: Shape = "tiny"
     length: int = 128  # tokens that samples are cut to
-    batch: int = 32  # samples of a step
+    batch: int = 32  # samples of a worker's step
     accumulation: int = 1  # parts in which they are computed
     checkpointing: bool = False  # activations are computed again in the backward pass
     bf16: bool = False  # precision: bf16, by autocast; the weights stay fp32
     skipping: bool = False  # padding: none and last_layer: first_token
     clip_gradients: float = 0.0  # the largest norm; 0 = any
+    workers: int = 1
+    gradient_sync: Literal["dense", "rows"] = "dense"
 
     @property
     def settings(self) -> str:
@@ -55,6 +58,8 @@ class Case:
             "activation_checkpointing": self.checkpointing,
             "precision: bf16": self.bf16,
             "padding: none, last_layer: first_token": self.skipping,
+            f"workers: {self.workers}": self.workers > 1,
+            f"gradient_sync: {self.gradient_sync}": self.gradient_sync != "dense",
         }
         return ", ".join(name for name, is_so in named.items() if is_so) or "plain"
 
@@ -117,23 +122,24 @@ def work_of(case: Case, data: Path) -> Work:
         data=asked,
         data_digest=about["digest"],
         model=ScratchModel.model_validate(model),
-        workers=1,
+        workers=case.workers,
         epochs=1,
         seed=1,
         batch_per_worker=case.batch,
         gradient_accumulation=case.accumulation,
         activation_checkpointing=case.checkpointing,
         clip_gradients=case.clip_gradients,
+        gradient_sync=case.gradient_sync,
         precision="bf16" if case.bf16 else "fp32",
         padding="none" if case.skipping else "max_length",
         last_batch="drop",
     )
 
 
-def begin(workload: Bert, phases: Phases, device: torch.device) -> Training:
-    """The training of a workload before its first step, on one rank."""
+def begin(workload: Bert, phases: Phases, device: torch.device, session: Alone | None = None) -> Training:
+    """The training of a workload before its first step, on one rank, or on the one of `session`."""
     phases.begin("other")
-    training = set_up(workload, Alone(None, device), phases)
+    training = set_up(workload, session or Alone(None, device), phases)
     training.replica.train()
     return training
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import torch
 
+from training.compiled import compiling
 from training.data.prepared import DESCRIPTION
 from training.errors import DataError
 from training.job import set_arithmetic
@@ -49,6 +50,7 @@ class Alone(TorchrunSession):
         self.rank, self.world_size, self.local_rank = rank, world_size, rank
         self.device = device or torch.device("cpu")
         self._figures = figures
+        self.compiling_s = 0.0  # seconds that torch.compile took in its steps
 
     def should_stop(self) -> bool:
         """Never."""
@@ -101,13 +103,15 @@ def compute_as_a_rank(work: Work) -> None:
     keep_freed_memory()
 
 
-def opened(work: Work, data: Path) -> Workload:
-    """The workload of a benchmark's work."""
-    return open_workload(work, data, Conditions(), data)
+def opened(work: Work, data: Path, conditions: Conditions | None = None) -> Workload:
+    """The workload of a benchmark's work; without `conditions` it has the usual ones."""
+    return open_workload(work, data, conditions or Conditions(), data)
 
 
 def by_the_engine(workload: Workload, session: Alone, ready: Callable[[], object] = lambda: None) -> Training:
     """Train all epochs of the work, without evaluation; `step_seconds` has what each step took.
+
+    The session's `compiling_s` has what compiling took of that, as a rule in the first step.
 
     Args:
         workload: what to train.
@@ -117,21 +121,24 @@ def by_the_engine(workload: Workload, session: Alone, ready: Callable[[], object
     kind = session.device.type
     phases = Phases(clock_for(kind), SAMPLE_EVERY[kind])
     phases.begin("other")
-    training = set_up(workload, session, phases)
-    ready()
-    for epoch in range(1, workload.work.epochs + 1):
-        training.end_epoch(train_epoch(training, epoch, RankStatus(), time.perf_counter()))
-    training.vote.settle()
+    with compiling(workload.conditions, phases) as compilation:
+        training = set_up(workload, session, phases, compilation)
+        ready()
+        for epoch in range(1, workload.work.epochs + 1):
+            training.end_epoch(train_epoch(training, epoch, RankStatus(), time.perf_counter()))
+        training.vote.settle()
+        session.compiling_s = compilation.seconds if compilation else 0.0
     return training
 
 
 @torch.inference_mode()
 def judged(workload: Workload, model: torch.nn.Module, samples: int) -> dict[str, float]:
-    """The metrics of a trained model on the first samples for validation: `loss`, `accuracy`."""
+    """The metrics of a trained model on the first samples for validation, uncompiled: `loss`, `accuracy`."""
     model.eval()
     device = next(model.parameters()).device
     sums = torch.zeros(len(workload.SUMS), dtype=torch.float64, device=device)
-    for chosen in torch.split(torch.arange(samples), workload.work.batch_per_worker):
-        batch = to_device(workload.batch("validation", chosen, workload.work.epochs), device)
-        sums += workload.score(workload.predict(model, batch))
+    with torch.compiler.set_stance("force_eager"):
+        for chosen in torch.split(torch.arange(samples), workload.work.batch_per_worker):
+            batch = to_device(workload.batch("validation", chosen, workload.work.epochs), device)
+            sums += workload.score(workload.predict(model, batch))
     return workload.metrics(dict(zip(workload.SUMS, sums.tolist(), strict=True)), samples)

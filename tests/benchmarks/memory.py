@@ -12,21 +12,25 @@ from __future__ import annotations
 import argparse
 import json
 import multiprocessing
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, Final
 
 from experiments.report.formats import GROUPED, PERCENT, RATIO, TENTHS, Value, number, quantity
 from experiments.report.tables import Table, columns
-from tests.benchmarks.bert import Case, Shape, work_of
+from tests.benchmarks.bert import SHAPES, Case, Shape, work_of
 from tests.benchmarks.machine import described
 from tests.benchmarks.memory_case import Question, answer
 from tests.benchmarks.pages import machine_table, markdown
+from tests.benchmarks.side_by_side import side_by_side
 from training.errors import DataError
 from training.util.files import write_json
+from training.util.network import free_port
 
 MIB: Final = 1 << 20
 LARGEST: Final = 256  # samples that are tried at once
@@ -35,11 +39,16 @@ BUDGET: Final = 3 << 30  # bytes; the card that the dissertation had
 WHOLE: Final = (Case("tiny", 128, 32), Case("base", 128, 2))
 """Whose parts are measured, with each way to save memory."""
 
-COMPARED: Final = (Case("tiny", 128, 32), Case("tiny", 512, 32))
+COMPARED: Final = (
+    Case("tiny", 128, 32),
+    Case("tiny", 512, 32),
+    Case("tiny", 128, 32, workers=2),
+    Case("tiny", 128, 32, workers=2, gradient_sync="rows"),
+)
 """Whose peak is compared with a plain loop's."""
 
 LENGTHS: Final = (128, 512)
-FITTED: Final[tuple[Shape, ...]] = ("base", "mini", "tiny")
+FITTED: Final[tuple[Shape, ...]] = ("large", "base", "mini", "tiny")
 PLAIN: Final = "plain loop"
 PARTS: Final = ("weights", "gradients", "optimiser", "activations", "peak")
 
@@ -67,9 +76,10 @@ what a run that is short of memory advises. After the semicolon: the largest bat
 what lives inside operators."""
 BESIDE: Final = """\
 Peak of a whole process in MiB after three steps. The libraries are included, and are the same in all. The
-plain loop is as in PyTorch's tutorials, with the same model, batches and optimiser. *Tuned* is the
-allocator as runs have it (`allocator: tuned`, which keeps freed memory); the others have the C library's
-own."""
+plain loop is as in PyTorch's tutorials, with the same model, batches and optimiser; with two workers it is
+DistributedDataParallel as it comes, and the peak is that of the worker with the higher one. *Tuned* is
+the allocator as runs have it (`allocator: tuned`, which keeps freed memory); the others have the C
+library's own."""
 
 
 @dataclass(frozen=True)
@@ -114,6 +124,8 @@ def ask(question: Question) -> Answer:
     Raises:
         RuntimeError: that process failed; it has said why.
     """
+    if question.case.workers > 1:
+        return Answer(question, _of_several(question))
     context = multiprocessing.get_context("fork")  # this process itself uses no GPU
     found, put = context.Pipe(duplex=False)
     process = context.Process(target=_send, args=(put, question))
@@ -128,6 +140,14 @@ def ask(question: Question) -> Answer:
         ) from None
     finally:
         process.join()
+
+
+def _of_several(question: Question) -> dict[str, Any]:
+    """The peak of the worker with the highest one; each is a process."""
+    ranks, port, cores = range(question.case.workers), free_port(), sorted(os.sched_getaffinity(0))
+    calls = [partial(answer, question, rank, port) for rank in ranks]
+    found = side_by_side(calls, [cores[rank % len(cores)] for rank in ranks])
+    return {"peak": max(each["peak"] for each in found)}
 
 
 def _send(put: Connection, question: Question) -> None:
@@ -181,6 +201,12 @@ def savings(answers: Sequence[Answer]) -> list[str]:
     return ["- " + ".\n- ".join(said) + "."] if said else []
 
 
+def _loop(case: Case) -> str:
+    """`BERT-tiny, 128 tokens, batch 32`, and what is not plain."""
+    name = f"{model(case)}, batch {case.batch}"
+    return name if case.settings == "plain" else f"{name}, {case.settings}"
+
+
 def loops_table(answers: Sequence[Answer]) -> Table:
     """The peak of a process with the engine's loop, and with a plain one."""
     peaks: dict[Case, dict[str, int]] = {}
@@ -193,14 +219,14 @@ def loops_table(answers: Sequence[Answer]) -> Table:
     most = {case: max(peak for name, peak in found.items() if name != PLAIN) for case, found in whole.items()}
     rows: list[list[Value | str]] = [
         [
-            f"{model(case)}, batch {case.batch}",
+            _loop(case),
             *(Value(found[name] / MIB) for name in names),
             Value(most[case] / found[PLAIN], RATIO),
         ]
         for case, found in whole.items()
     ]
     above = [
-        f"{name} with {model(case)} ({number(peak / found[PLAIN], RATIO)})"
+        f"{name} with {_loop(case)} ({number(peak / found[PLAIN], RATIO)})"
         for case, found in whole.items()
         for name, peak in found.items()
         if peak > found[PLAIN]
@@ -249,7 +275,7 @@ def fits_table(answers: Sequence[Answer], budget: int) -> Table:
         FITTING.format(largest=number(largest)),
         columns("model", "tokens", *names, words=("model",)),
         rows,
-        after=base_sentences(by_case, largest),
+        after=[*base_sentences(by_case, largest), *largest_model(by_case)],
     )
 
 
@@ -265,6 +291,19 @@ def base_sentences(
                 f"The batch that fits with BERT-base at {number(length)} tokens: {'; '.join(with_each)}."
             )
     return said
+
+
+def largest_model(by_case: Mapping[tuple[Shape, int], Mapping[str, Mapping[str, int]]]) -> list[str]:
+    """The largest that fits with a batch of one or more; none while no larger one has been tried."""
+    tried = {shape for shape, _ in by_case}
+    fit = {shape for (shape, _), found in by_case.items() if any(each["batch"] for each in found.values())}
+    there, too_large = (
+        [each for each in SHAPES if each in fit],
+        [each for each in SHAPES if each in tried - fit],
+    )
+    if not there or not too_large:
+        return []
+    return [f"The largest model that fits is BERT-{there[-1]}; with BERT-{too_large[0]} no batch does."]
 
 
 def parameters(answers: Sequence[Answer]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import math
+import os
 import resource
 import traceback
 from collections import Counter
@@ -15,8 +16,12 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 import torch
+from torch.nn.parallel import DistributedDataParallel
 
 from tests.benchmarks.bert import Bert, Case, begin, step
+from tests.benchmarks.engine import Alone
+from tests.rank_processes import rank_variables
+from training.distributed.collective import join, leave, wait_for_all
 from training.errors import out_of_memory
 from training.memory import fitting_batch
 from training.metrics.phases import Phases
@@ -285,24 +290,26 @@ def takes_step(training: Training, size: int) -> bool:
     return True
 
 
-def engine(question: Question, workload: Bert, memory: Memory) -> dict[str, Any]:
+def engine(workload: Bert, memory: Memory, session: Alone) -> dict[str, Any]:
     """The peak of the whole process, with the engine's loop."""
-    training = begin(workload, Phases(), torch.device(question.device))
+    training = begin(workload, Phases(), session.device, session)
     for _ in range(STEPS):
-        step(training, torch.arange(question.case.batch))
+        step(training, torch.arange(workload.work.global_batch))
     return {"peak": memory.peak()}
 
 
-def plain_loop(question: Question, workload: Bert, memory: Memory) -> dict[str, Any]:
+def plain_loop(workload: Bert, memory: Memory, session: Alone) -> dict[str, Any]:
     """The peak of the whole process, with a loop as in PyTorch's tutorials."""
-    work, device = workload.work, torch.device(question.device)
+    work, device = workload.work, session.device
     network: Any = workload.model().to(device)
+    if session.world_size > 1:
+        network = DistributedDataParallel(network)
     optimiser = torch.optim.AdamW(
         network.parameters(), lr=work.learning_rate, weight_decay=work.weight_decay, fused=True
     )
     network.train()
     for _ in range(STEPS):
-        batch = workload.batch("train", torch.arange(question.case.batch), 1)
+        batch = workload.batch("train", torch.arange(work.batch_per_worker), 1)
         loss = network(**{name: each.to(device) for name, each in batch.items()}).loss
         loss.backward()
         optimiser.step()
@@ -310,8 +317,13 @@ def plain_loop(question: Question, workload: Bert, memory: Memory) -> dict[str, 
     return {"peak": memory.peak()}
 
 
-def answer(question: Question) -> dict[str, Any]:
+def answer(question: Question, rank: int = 0, port: int = 0) -> dict[str, Any]:
     """What was asked for; what it changes in this process stays changed.
+
+    Args:
+        question: what.
+        rank: the number of this process among those that train together.
+        port: of this machine, where they meet.
 
     Raises:
         DataError: the data set can't be used.
@@ -323,8 +335,16 @@ def answer(question: Question) -> dict[str, Any]:
     memory = DeviceMemory(device) if device.type == "cuda" else HostMemory()
     workload = Bert(question.case, Path(question.data))
     workload.batch("train", torch.arange(question.case.batch), 1)  # its pages of the data set are read
-    asked = {"parts": parts, "fits": fits, "engine": engine, "plain loop": plain_loop}
-    return asked[question.kind](question, workload, memory)
+    if question.kind in ("parts", "fits"):
+        return (parts if question.kind == "parts" else fits)(question, workload, memory)
+    session = Alone(device=device, rank=rank, world_size=question.case.workers)
+    if session.world_size > 1:
+        os.environ |= rank_variables(rank, session.world_size, port)
+        join(session)
+    found = (engine if question.kind == "engine" else plain_loop)(workload, memory, session)
+    wait_for_all(session)
+    leave(session)
+    return found
 
 
 def set_allocator(question: Question) -> None:

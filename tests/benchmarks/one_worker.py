@@ -1,7 +1,8 @@
 """One worker: the engine with what it can leave out, beside Hugging Face's Trainer, on one core.
 
 Every training is a process of its own with one thread on the same core. In each round all of them train once,
-in turned order in every other round. All take the same batches, except where they are grouped by length.
+in turned order in every other round. All take the same batches, except where they are grouped by length. If
+accuracies are asked for, each round has a seed of its own.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from typing import Any, Final
 import torch
 from pydantic import ValidationError
 
+from experiments.analysis.statistics import mean_difference
+from experiments.report.formats import Format, Value
+from experiments.util.words import counted
 from tests.benchmarks.engine import Alone, by_the_engine, compute_as_a_rank, judged, opened
 from tests.benchmarks.plan import Plan, in_turns
 from tests.benchmarks.results import Comparison, Part, Sample, compare
 from tests.benchmarks.side_by_side import side_by_side
 from tests.benchmarks.tables import said
 from tests.benchmarks.trainer import BY_LENGTH, by_trainer
-from training.spec import Work, explain
+from training.compiled import check_compilers
+from training.errors import LaunchError
+from training.spec import Conditions, Work, explain
 
 TRAINER: Final = "Trainer"
 TRAINER_BF16: Final = "Trainer, bf16"
@@ -36,6 +42,7 @@ PEERS: Final[Mapping[str, dict[str, Any]]] = {
 AS_TRAINER: Final = "times as fast as Trainer"
 AS_PEER: Final = "as Trainer set alike"
 WARM_UP: Final = 2  # steps of a training that is thrown away
+POINTS: Final = Format(1, signed=True)  # percentage points
 LOOKED_AT: Final = 128  # samples for validation, unless the accuracy is asked for
 
 
@@ -47,6 +54,7 @@ class Variant:
     settings: Mapping[str, Any]  # of the work
     peer: str = TRAINER  # the Trainer that is set alike
     aims: Mapping[int, float] = field(default_factory=dict)  # times as fast as Trainer, by maximum length
+    conditions: Conditions = field(default_factory=Conditions)
 
 
 UNPADDED: Final = {"padding": "none"}
@@ -54,10 +62,12 @@ FIRST: Final = {"model": {"last_layer": "first_token"}}
 DRAWS: Final = {"dropout_draws": "16_bit"}
 UNDROPPED: Final = {"model": {"last_layer": "first_token", "attention_dropout": 0.0}}
 BF16: Final = {"precision": "bf16"}
+COMPILED: Final = Conditions(compile="default")
 VARIANTS: Final = (
     Variant("plain", {}),
     Variant("padding: none", UNPADDED),
     Variant("last_layer: first_token", FIRST),
+    Variant("last_layer: first_token, compile: default", FIRST, conditions=COMPILED),
     Variant("both", UNPADDED | FIRST, aims={128: 2.0, 512: 4.0}),
     Variant("both, dropout_draws: 16_bit", UNPADDED | FIRST | DRAWS, aims={128: 2.0, 512: 4.0}),
     Variant("both, dropout_draws: 16_bit, attention_dropout: 0.0", UNPADDED | UNDROPPED | DRAWS),
@@ -91,9 +101,10 @@ def measure(data_sets: Sequence[Path], plan: Plan, variants: Sequence[Variant] =
         notes += [f"{group}: {each}" for each in left_out]
         peers = [name for name in PEERS if name == TRAINER or name in {each.peer for each, _ in here}]
         calls = {name: partial(_with_trainer, data, plan, PEERS[name]) for name in peers}
-        calls |= {each.name: partial(_with_engine, data, plan, work) for each, work in here}
+        calls |= {each.name: partial(_with_engine, data, plan, work, each.conditions) for each, work in here}
         mine = list(_rounds(group, calls, plan))
         comparisons += [found for each, _ in here for found in _compared(mine, group, each, length)]
+        notes += accuracies(mine)
         samples += sorted(mine, key=lambda each: each.round)
     return Part(
         name="one-worker", settings=plan.settings(), samples=samples, comparisons=comparisons, notes=notes
@@ -103,13 +114,16 @@ def measure(data_sets: Sequence[Path], plan: Plan, variants: Sequence[Variant] =
 def possible(
     data: Path, plan: Plan, variants: Sequence[Variant]
 ) -> tuple[list[tuple[Variant, Work]], list[str]]:
-    """The variants that the work can have, each with it; a sentence for each of the others."""
+    """The variants that the work and this machine can have, each with it; a sentence for each other one."""
     there, left_out = [], []
     for each in variants:
         try:
+            if each.conditions.compile:
+                check_compilers(each.conditions.device)
             there.append((each, plan.work_on(data, **each.settings)))
-        except ValidationError as error:
-            left_out.append(f"{each.name} is left out: {explain(error)}")
+        except (LaunchError, ValidationError) as error:
+            why = explain(error) if isinstance(error, ValidationError) else error
+            left_out.append(f"{each.name} is left out: {why}")
     return there, left_out
 
 
@@ -119,7 +133,8 @@ def _group(work: Work) -> str:
 
 def _rounds(group: str, calls: Mapping[str, Any], plan: Plan) -> Iterator[Sample]:
     for number, name in in_turns(list(calls), plan.rounds):
-        (found,) = side_by_side([calls[name]], plan.cores[:1])
+        seed = number if plan.accuracy else 1
+        (found,) = side_by_side([partial(calls[name], seed)], plan.cores[:1])
         sample = Sample(group=group, name=name, round=number, **found)
         print(said(sample), flush=True)
         yield sample
@@ -135,20 +150,43 @@ def _compared(
         yield compare(samples, of, (group, variant.peer), AS_PEER)
 
 
-def _with_engine(data: Path, plan: Plan, work: Work) -> dict[str, float]:
+def accuracies(samples: Sequence[Sample]) -> list[str]:
+    """Sentences on how each one's accuracy differs from Trainer's; none if no accuracy was asked for."""
+    found: dict[str, dict[int, float]] = {}
+    for each in samples:
+        if each.accuracy is not None:
+            found.setdefault(each.name, {})[each.round] = each.accuracy
+    theirs, said_of = found.pop(TRAINER, {}), []
+    for name, mine in found.items():
+        more = mean_difference([100 * (mine[number] - theirs[number]) for number in sorted(mine)])
+        assert more is not None  # a name comes from a sample
+        points = Value(more.mean, POINTS, low=more.low, high=more.high).text
+        said_of.append(
+            f"{samples[0].group}: the accuracy of {name} less that of {TRAINER} is {points} percentage "
+            f"points ({counted(more.n, 'seed')})."
+        )
+    return said_of
+
+
+def _with_engine(data: Path, plan: Plan, work: Work, conditions: Conditions, seed: int) -> dict[str, float]:
+    """What it took without compiling, which a run does once, however long it is."""
+    work = work.model_copy(update={"seed": seed})
     compute_as_a_rank(work)
     by_the_engine(opened(shortened(work), data), Alone())
-    workload = opened(work, data)
-    training = by_the_engine(workload, Alone())
-    return _found(training.step_seconds, judged(workload, training.model, _judges(work, plan)), plan)
+    workload, session = opened(work, data, conditions), Alone()
+    training = by_the_engine(workload, session)
+    seconds = sum(training.step_seconds) - session.compiling_s
+    metrics = judged(workload, training.model, _judges(work, plan))
+    return _found(seconds / len(training.step_seconds), metrics, plan)
 
 
-def _with_trainer(data: Path, plan: Plan, settings: Mapping[str, Any]) -> dict[str, float]:
-    work, cpu = plan.work_on(data), torch.device("cpu")
+def _with_trainer(data: Path, plan: Plan, settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+    work, cpu = plan.work_on(data, seed=seed), torch.device("cpu")
     by_trainer(opened(shortened(work), data), cpu, settings)
     workload = opened(work, data)
     seconds, model = by_trainer(workload, cpu, settings)
-    return _found(seconds, judged(workload, model, _judges(work, plan)), plan)
+    metrics = judged(workload, model, _judges(work, plan))
+    return _found(sum(seconds) / len(seconds), metrics, plan)
 
 
 def shortened(work: Work) -> Work:
@@ -163,6 +201,6 @@ def _judges(work: Work, plan: Plan) -> int:
     return work.data.validation if plan.accuracy else min(LOOKED_AT, work.data.validation)
 
 
-def _found(seconds: Sequence[float], metrics: Mapping[str, float], plan: Plan) -> dict[str, float]:
-    found = {"ms": 1000 * sum(seconds) / len(seconds), "loss": metrics["loss"]}
+def _found(seconds: float, metrics: Mapping[str, float], plan: Plan) -> dict[str, float]:
+    found = {"ms": 1000 * seconds, "loss": metrics["loss"]}
     return found | ({"accuracy": metrics["accuracy"]} if plan.accuracy else {})

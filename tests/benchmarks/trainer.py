@@ -1,20 +1,23 @@
 """The same training with Hugging Face's Trainer; as a command, the engine against it on a GPU.
 
-python -m tests.benchmarks.trainer --data DIR (a prepared data set) [--steps N] [--rounds N]
+python -m tests.benchmarks.trainer --data DIR (a prepared data set) [--batches N …] [--steps N] [--rounds N]
 
-Prints the samples per second of both for each round, and the ratio with its 95 % interval. Both train one
-epoch in fp32, without evaluation, logging or checkpoints. The first round is a warm-up and does not count.
-(`python -m tests.benchmarks` compares them on a core.)
+For each batch size and each way to train, prints the samples per second of both in each round, and the ratio
+with its 95 % interval. Both train one epoch, without evaluation, logging or checkpoints. What compiling takes
+is not counted, nor is the first round, a warm-up. (`python -m tests.benchmarks` compares them on a core.)
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -22,13 +25,46 @@ from transformers import PrinterCallback, Trainer, TrainerCallback, TrainingArgu
 
 from experiments.analysis.statistics import paired_ratio
 from experiments.report.formats import RATIO, Value
-from tests.benchmarks.engine import Alone, by_the_engine, opened, work_on
+from tests.benchmarks.engine import Alone, by_the_engine, described, opened, work_on
 from training.data.batches import global_batches
+from training.spec import Conditions
 from training.workload import Batch, Workload
 
 ORDER: Final = "train_sampling_strategy"
 BY_LENGTH: Final = {ORDER: "group_by_length"}
 """Trainer's own grouping; with it, rows are padded to the longest of their batch."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to train on a GPU, and how Trainer is set beside it."""
+
+    name: str
+    settings: Mapping[str, Any] = field(default_factory=dict)  # of the work
+    compile: Literal[False, "default", "reduce-overhead"] = False
+    peer: Mapping[str, Any] = field(default_factory=dict)
+
+
+FIRST: Final = {"model": {"last_layer": "first_token"}}
+BF16: Final = {"precision": "bf16"}
+WAYS: Final = (
+    Way("plain"),
+    Way("compile: default", compile="default"),
+    Way("compile: reduce-overhead", compile="reduce-overhead"),
+    Way("padding: none and last_layer: first_token", {"padding": "none"} | FIRST),
+    Way("plain, bf16", BF16, peer={"bf16": True}),
+    Way(
+        "last_layer: first_token, bf16, compile: reduce-overhead",
+        BF16 | FIRST,
+        "reduce-overhead",
+        {"bf16": True},
+    ),
+    Way(
+        "padding: none and last_layer: first_token, bf16",
+        BF16 | {"padding": "none"} | FIRST,
+        peer={"bf16": True},
+    ),
+)
 
 
 class Rows(torch.utils.data.Dataset[Batch]):
@@ -141,16 +177,35 @@ def settle(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def seconds_of(workload: Workload, device: torch.device, *, engine: bool) -> float:
+def timed(device: torch.device, train: Callable[[], object]) -> float:
     """The seconds of a whole training, until the device has done all of it."""
     settle(device)
     begun = time.perf_counter()
-    if engine:
-        by_the_engine(workload, Alone(device=device))
-    else:
-        by_trainer(workload, device, {})
+    train()
     settle(device)
     return time.perf_counter() - begun
+
+
+def compared(way: Way, data: Path, steps: int, batch: int, rounds: int) -> Iterator[str]:
+    """A line for each round of one way to train, and one for their ratio."""
+    device = torch.device("cuda", 0)
+    plain = opened(work_on(data, steps, batch_per_worker=batch), data)
+    work = work_on(data, steps, batch_per_worker=batch, **way.settings)
+    workload = opened(work, data, Conditions(device="cuda", compile=way.compile))
+    pairs = []
+    for number in range(rounds + 1):
+        session = Alone(device=device)
+        engine = timed(device, partial(by_the_engine, workload, session)) - session.compiling_s
+        trainer = timed(device, partial(by_trainer, plain, device, way.peer))
+        rates = [work.data.train / seconds for seconds in (engine, trainer)]
+        what = f"round {number}" if number else "warming up"
+        yield f"  {what}: engine {rates[0]:.0f} samples/s, Trainer {rates[1]:.0f} samples/s"
+        if number:
+            pairs.append((trainer, engine))
+    found = paired_ratio(pairs)
+    assert found is not None
+    text = Value(found.ratio, RATIO, low=found.low, high=found.high).text
+    yield f"  The engine is {text} times as fast as Trainer ({found.n} pairs)."
 
 
 def main() -> None:
@@ -159,25 +214,15 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--data", type=Path, required=True, help="folder of a prepared data set")
-    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--batches", type=int, nargs="+", default=[32, 128, 512])
     parser.add_argument("--steps", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
-    device = torch.device("cuda", 0)
-    work = work_on(given.data, given.steps, batch_per_worker=given.batch)
-    workload = opened(work, given.data)
-    pairs = []
-    for number in range(given.rounds + 1):
-        engine, trainer = (seconds_of(workload, device, engine=ours) for ours in (True, False))
-        rates = [work.data.train / seconds for seconds in (engine, trainer)]
-        what = f"round {number}" if number else "warming up"
-        print(f"{what}: engine {rates[0]:.0f} samples/s, Trainer {rates[1]:.0f} samples/s", flush=True)
-        if number:
-            pairs.append((trainer, engine))
-    found = paired_ratio(pairs)
-    assert found is not None
-    text = Value(found.ratio, RATIO, low=found.low, high=found.high).text
-    print(f"The engine is {text} times as fast as Trainer ({found.n} pairs).")
+    for batch, way in itertools.product(given.batches, WAYS):
+        steps = min(given.steps, described(given.data)["spec"]["train"] // batch)
+        print(f"{way.name}, {steps} steps of {batch} samples", flush=True)
+        for line in compared(way, given.data, steps, batch, given.rounds):
+            print(line, flush=True)
 
 
 if __name__ == "__main__":

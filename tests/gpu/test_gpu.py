@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 import torch
 
+from tests.unit.training.test_waiting import training_of
 from tests.unit.training.training_helpers import Datasets, data_spec, load, run_spec
+from training.loop import take_step
 from training.util.network import free_port
 from training.workloads.text_classification.settings import Data
 
@@ -46,12 +48,16 @@ def torchrun(ranks: int, *command: str | Path) -> subprocess.CompletedProcess[st
     )
 
 
-def train(datasets: Datasets, folder: Path, ranks: int, **work: Any) -> dict[str, Any]:
+def train(
+    datasets: Datasets, folder: Path, ranks: int, *, compiled: str | bool = False, **work: Any
+) -> dict[str, Any]:
     """Train on this machine's GPUs; rank 0's results."""
     data = data_spec(train=64, validation=11)
     prepared = datasets(data)
-    spec = run_spec(prepared, data, model=SMALL, slots_per_worker=ranks, epochs=3, **work)
-    spec = spec.model_copy(update={"conditions": spec.conditions.model_copy(update={"device": "cuda"})})
+    settings = {"model": SMALL, "slots_per_worker": ranks, "epochs": 3} | work
+    spec = run_spec(prepared, data, **settings)
+    conditions = spec.conditions.model_copy(update={"device": "cuda", "compile": compiled})
+    spec = spec.model_copy(update={"conditions": conditions})
     folder.mkdir()
     file = folder / "spec.json"
     file.write_text(spec.model_dump_json(), encoding="utf-8")
@@ -79,9 +85,22 @@ def test_every_gpu_computes_and_nccl_reduces() -> None:
     assert (found["all_reduce"] is None) == (GPUS == 1)
 
 
-def test_training_gives_the_same_bits_twice_and_is_sampled(datasets: Datasets, tmp_path: Path) -> None:
-    first = train(datasets, tmp_path / "first", 1)
-    again = train(datasets, tmp_path / "again", 1)
+@pytest.mark.parametrize(
+    "way",
+    [
+        {},
+        {"precision": "bf16"},
+        {"padding": "none", "model": SMALL | {"last_layer": "first_token"}},
+        {"compiled": "default", "last_batch": "drop"},
+        {"compiled": "reduce-overhead", "last_batch": "drop"},
+    ],
+    ids=str,
+)
+def test_training_gives_the_same_bits_twice_and_is_sampled(
+    datasets: Datasets, tmp_path: Path, way: dict[str, Any]
+) -> None:
+    first = train(datasets, tmp_path / "first", 1, **way)
+    again = train(datasets, tmp_path / "again", 1, **way)
     assert first["weights_digest"] == again["weights_digest"]
     seen = first["gpu"]
     assert seen["trouble"] is None
@@ -91,9 +110,27 @@ def test_training_gives_the_same_bits_twice_and_is_sampled(datasets: Datasets, t
 
 @pytest.mark.skipif(GPUS < 2, reason="this machine has fewer than two GPUs, and NCCL needs one for each rank")
 def test_two_ranks_end_with_equal_weights_over_nccl(datasets: Datasets, tmp_path: Path) -> None:
-    train(datasets, tmp_path / "two", 2)
-    digests = {load(tmp_path / "two" / f"rank-{rank}.json")["weights_digest"] for rank in (0, 1)}
+    digests = set()
+    for sync in ("dense", "rows"):
+        train(datasets, tmp_path / sync, 2, gradient_sync=sync)
+        digests |= {load(tmp_path / sync / f"rank-{rank}.json")["weights_digest"] for rank in (0, 1)}
     assert len(digests) == 1
+
+
+@pytest.mark.parametrize("changes", [{}, {"padding": "none", "model": SMALL | {"last_layer": "first_token"}}])
+def test_a_step_waits_for_nothing(datasets: Datasets, changes: dict[str, Any]) -> None:
+    data = data_spec(train=64, validation=11)
+    prepared = datasets(data)
+    spec = run_spec(prepared, data, **({"model": SMALL} | changes))
+    training = training_of(spec, prepared.path, torch.device("cuda", 0))
+    chosen = torch.arange(training.work.global_batch)
+    for number in range(3):
+        # The first steps take memory and choose kernels.
+        torch.cuda.set_sync_debug_mode("error" if number == 2 else "default")
+        try:
+            take_step(training, chosen, iter([training.workload.batch("train", chosen, 1)]))
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
 
 
 def test_a_batch_that_does_not_fit_names_one_that_does(datasets: Datasets, tmp_path: Path) -> None:

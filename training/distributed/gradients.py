@@ -50,8 +50,8 @@ def choose_sync(model: torch.nn.Module, work: Work) -> str:
     tables = lookup_tables(model)
     if work.gradient_sync == "rows" and not tables:
         raise WorkloadError(
-            f"gradient_sync: rows needs an nn.Embedding whose weights nothing else uses, and the model of "
-            f"{work.workload} has none; use auto or dense."
+            f"gradient_sync: rows needs an nn.Embedding whose weights nothing else uses and whose gradients "
+            f"are not sparse, and the model of {work.workload} has none; use auto or dense."
         )
     if work.gradient_sync != "auto":
         return work.gradient_sync

@@ -42,16 +42,17 @@ def _is_plain(module: torch.nn.Embedding) -> bool:
 class TouchedRows:
     """The rows touched since the last exchange of gradients, by table; the same on all ranks.
 
-    All tables' rows are numbered one after another.
+    All tables' rows are numbered one after another. How many were touched has to be known on the host. On a
+    GPU it gets there beside the backward pass, in a stream of its own: only the forward pass is waited for.
     """
 
     def __init__(self, replica: DistributedDataParallel) -> None:
         """Watch the lookups of what `replica` trains; it has at least one table."""
-        self._first: dict[torch.Tensor, int] = {}  # number of the table's first row
+        self._tables: dict[torch.Tensor, tuple[int, int]] = {}  # a table's number, and its first row's
         count = 0
         tables = lookup_tables(replica.module)
         for table, modules in tables.items():
-            self._first[table] = count
+            self._tables[table] = len(self._tables), count
             for module in modules:
                 module.register_forward_hook(_Marking(self, count), with_kwargs=True)
             count += len(table)
@@ -59,6 +60,7 @@ class TouchedRows:
         self._marks = torch.zeros(count, dtype=torch.uint8, device=device)  # this rank's
         self._pending: tuple[torch.Tensor, Any] | None = None  # all ranks' marks, on their way
         self._all: torch.Tensor | None = None  # all ranks' marks
+        self._aside = _Aside(device) if device.type == "cuda" else None
         self._unchecked: set[torch.Tensor] = set(tables)
         replica.register_forward_hook(self._send)
 
@@ -72,10 +74,14 @@ class TouchedRows:
         Raises:
             RuntimeError: this rank's `gradient` of the table has other rows, too.
         """
-        first = self._first.get(parameter)
-        if first is None:
+        if parameter not in self._tables:
             return None
-        touched = self._marks_of_all()[first : first + len(parameter)].nonzero().flatten()
+        table, first = self._tables[parameter]
+        marks = self._marks_of_all()[first : first + len(parameter)]
+        if self._aside is None:
+            touched = marks.nonzero().flatten()
+        else:
+            touched = marks.nonzero_static(size=self._aside.counts()[table]).flatten()
         if parameter in self._unchecked:
             self._unchecked.remove(parameter)
             _check_nothing_else(gradient, touched)
@@ -92,7 +98,10 @@ class TouchedRows:
             if self._pending:  # of a forward pass without a backward pass
                 self._pending[1].wait()
             marks = self._marks.clone()
-            self._pending = marks, dist.all_reduce(marks, dist.ReduceOp.MAX, async_op=True)
+            work = dist.all_reduce(marks, dist.ReduceOp.MAX, async_op=True)
+            self._pending = marks, work
+            if self._aside is not None:
+                self._aside.count(marks, work, [len(table) for table in self._tables])
 
     def _marks_of_all(self) -> torch.Tensor:
         if self._all is None:
@@ -100,6 +109,32 @@ class TouchedRows:
             self._all, work = self._pending
             work.wait()
         return self._all
+
+
+class _Aside:
+    """Has a GPU count, beside its other work, the marks of each table, and brings the counts to the host."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._there = torch.cuda.Event()  # type: ignore[no-untyped-call]
+        self._counts: torch.Tensor | None = None
+
+    def count(self, marks: torch.Tensor, work: Any, rows: list[int]) -> None:
+        """Begin to count `marks`, once `work` has put them together, for tables of so many rows."""
+        if self._counts is None:
+            self._counts = torch.empty(len(rows), dtype=torch.int64, pin_memory=True)
+        with torch.cuda.stream(self._stream):
+            work.wait()
+            sums = [each.sum(dtype=torch.int64) for each in torch.split(marks, rows)]
+            self._counts.copy_(torch.stack(sums), non_blocking=True)
+            self._there.record()
+        marks.record_stream(self._stream)
+
+    def counts(self) -> list[int]:
+        """The counts; waits for them, and for nothing else."""
+        assert self._counts is not None, "nothing was counted"
+        self._there.synchronize()
+        return self._counts.tolist()
 
 
 class _Marking:

@@ -17,7 +17,7 @@ from experiments.records.record import BY_STANDIN, Record, utc_text
 from experiments.report.formats import NOTHING, TENTHS, Format, Value, number, quantity
 from experiments.report.sections import programs
 from experiments.report.tables import Column, Table
-from experiments.util.words import counted
+from experiments.util.words import counted, listed
 
 NEEDS_TITLE: Final = "What each stack needs to be installed"
 USING_TITLE: Final = "What using a stack takes"
@@ -193,11 +193,14 @@ def _needs_remarks(analysis: Analysis) -> list[str]:
     if provisioned is None:
         return [*remarks, "Provisioning: no record matched this cluster when the campaign began."]
     found = analysis.installing
-    note = (
-        " It changed nothing on the nodes, so its seconds are those of checking, not of installing."
-        if not found.changes
-        else ""
-    )
+    note, checked = "", [name for name, each in found.stacks.items() if each.only_checked]
+    if not found.changes:
+        note = " It changed nothing on the nodes, so its seconds are those of checking, not of installing."
+    elif checked:
+        note = (
+            f" It changed nothing of {listed(checked)}, so these seconds are those of checking, not of "
+            "installing."
+        )
     return [
         *remarks,
         f"Roles counted for none of these stacks: {', '.join(found.shared) or 'none'}. Python packages come "

@@ -159,7 +159,13 @@ def _between(low: float, high: float, form: Format = RATIO) -> str:
 
 def _management(question: Question, analysis: Analysis, found: Questions) -> Answer:
     lacking, setup = found.lacking, analysis.figures.setup
-    tasks = {name: each.whole for name, each in analysis.installing.stacks.items() if each.whole is not None}
+    installing = analysis.installing.stacks
+    checked = [name for name, each in installing.items() if each.only_checked]
+    tasks = {
+        name: each.whole
+        for name, each in installing.items()
+        if each.whole is not None and name not in checked
+    }
     here = _most(question, analysis, found)
     if tasks:
         took = listed([f"{counted(each.tasks, 'task')} for {name}" for name, each in tasks.items()])
@@ -184,7 +190,11 @@ def _management(question: Question, analysis: Analysis, found: Questions) -> Ans
     for stack, of_it in found.named.items():
         for names, what in ((of_it.not_tried, NOT_TRIED), (of_it.not_recorded, NOT_RECORDED)):
             remains += [f"{', '.join(names)}, named in table 5.11 for {stack}: {what}."] if names else []
-    remains += [] if tasks else [f"What installing takes: {NOT_RECORDED}."]
+    if checked:
+        remains.append(
+            f"What installing {listed(checked)} takes: provisioning found it in place, and only checked it."
+        )
+    remains += [] if tasks or checked else [f"What installing takes: {NOT_RECORDED}."]
     remains += [NO_COMPANY] if lacking.company else []
     return Answer(here, [title for title, there in shown.items() if there], remains)
 

@@ -81,6 +81,13 @@ def test_both_loops_have_a_peak(ask: Ask, data: str) -> None:
     assert engine == pytest.approx(plain, rel=0.2)
 
 
+def test_of_two_workers_the_higher_peak_counts(ask: Ask, data: str) -> None:
+    two = replace(CASE, batch=8, workers=2, gradient_sync="rows")
+    engine, plain = (ask(Question(kind, two, data)).found["peak"] for kind in ("engine", "plain loop"))
+    assert min(engine, plain) > 50 * MIB
+    assert engine == pytest.approx(plain, rel=0.2)
+
+
 def test_a_process_that_fails_is_told(ask: Ask, data: str) -> None:
     with pytest.raises(RuntimeError, match=r"^The process for parts of Case\(.*\) ended with exit code 1\.$"):
         ask(Question("parts", replace(CASE, length=64), data))
@@ -128,7 +135,7 @@ def test_an_engine_that_needs_more_than_a_plain_loop_is_said() -> None:
     assert fine.after == ["The engine needs at most what the plain loop needs."]
     more = memory.loops_table(of_loops(engine=700, tuned=756, plain=720))
     assert more.texts[0][-1] == "1.05"
-    assert more.after == ["Above the plain loop: engine, tuned with BERT-tiny, 16 tokens (1.05)."]
+    assert more.after == ["Above the plain loop: engine, tuned with BERT-tiny, 16 tokens, batch 32 (1.05)."]
     assert memory.loops_table(of_loops(1, 1, 1)[:2]).texts == []
 
 
@@ -149,6 +156,10 @@ def test_what_fits_is_told_with_what_is_not_known() -> None:
         "The batch that fits with BERT-base at 128 tokens: plain, 16; activation_checkpointing, 256 or more.",
         "The batch that fits with BERT-base at 512 tokens: plain, none.",
     ]
+    answers.append(of_fit(Case("large", 128, 2), 0, 0, 0))
+    assert memory.fits_table(answers, 3 << 30).after[-1] == (
+        "The largest model that fits is BERT-base; with BERT-large no batch does."
+    )
 
 
 def test_the_page_says_what_is_missing() -> None:
@@ -210,8 +221,8 @@ def test_every_shape_is_asked_about_on_the_card() -> None:
     asked = list(memory.questions("data", "cpu", 3 << 30, 256))
     fitted = [each.case for each in asked if each.kind == "fits"]
     assert {(case.shape, case.length) for case in fitted} == {
-        (shape, length) for shape in ("tiny", "mini", "base") for length in (128, 512)
+        (shape, length) for shape in ("tiny", "mini", "base", "large") for length in (128, 512)
     }
     assert len({json.dumps(asdict(each)) for each in asked}) == len(asked)
     on_gpu = list(memory.questions("data", "cuda", 3 << 30, 256))
-    assert not any(each.keeps_freed_memory for each in on_gpu) and len(on_gpu) == len(asked) - 2
+    assert not any(each.keeps_freed_memory for each in on_gpu) and len(on_gpu) == len(asked) - 4

@@ -24,10 +24,11 @@ from training.workloads.text_classification.settings import Data
 
 POINTS = Path(__file__).parent / "workloads" / "points"
 READING = ("_local_scalar_dense", "item", "is_nonzero", "nonzero", "equal")
+SENDING = ("lift_fresh",)  # a tensor made of Python's numbers: not from pinned memory, so it is waited for
 
 
 class Waits(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """Counts what needs a tensor's values on the host: its numbers, or where a mask is true."""
+    """Counts what needs a tensor's numbers on the host, or where a mask is true; and what sends numbers."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -40,7 +41,7 @@ class Waits(TorchDispatchMode):  # type: ignore[no-untyped-call]
             for each in (args[1] if name == "index" else ())
             if each is not None and each.dtype == torch.bool
         ]
-        self.count += name in READING or bool(masks)
+        self.count += name in (*READING, *SENDING) or bool(masks)
         return func(*args, **(kwargs or {}))
 
 
@@ -58,10 +59,10 @@ def waits_of(monkeypatch: pytest.MonkeyPatch, what: Callable[[], object]) -> int
     return waits.count
 
 
-def training_of(spec: RunSpec, data: Path) -> Training:
+def training_of(spec: RunSpec, data: Path, device: torch.device | None = None) -> Training:
     phases = Phases()
     phases.begin("other")
-    return set_up(open_workload(spec.work, data, Conditions(), data), Alone(None), phases)
+    return set_up(open_workload(spec.work, data, Conditions(), data), Alone(device=device), phases)
 
 
 def ready(training: Training, split: str, chosen: torch.Tensor) -> Batch:

@@ -33,6 +33,8 @@ MKL_BRANCHES: Final = {
     12: "AVX512",
     14: "AVX512_E1",
 }
+#: Folders of Python's modules and packages; by their names, as paths to them may lead over links.
+OF_PYTHON: Final = frozenset({"site-packages", "dist-packages", "lib-dynload"})
 ALLOCATORS: Final = ("jemalloc", "tcmalloc", "mimalloc", "hoard")
 VERBOSE: Final = ("ONEDNN_VERBOSE", "DNNL_VERBOSE")  # variables that have oneDNN print what it does
 OF_ONEDNN: Final = "onednn_verbose,"  # how its lines begin
@@ -59,10 +61,9 @@ def packages() -> dict[str, str]:
 
 def shared_libraries(of: str = "self") -> dict[str, str]:
     """The file behind every shared library that is loaded, Python's own modules and packages left out."""
-    site = [Path(each) for each in sys.path if each]
     found = {}
     for path in _loaded(of):
-        if ".so" in path.name and not any(path.is_relative_to(folder) for folder in site):
+        if ".so" in path.name and OF_PYTHON.isdisjoint(path.parts):
             found[path.name.partition(".so")[0]] = str(path)
     return dict(sorted(found.items()))
 

@@ -26,14 +26,15 @@ def packed(tokens: Batch) -> dict[str, Any]:
         tokens: `input_ids`, `attention_mask` and the like, each [samples, length].
 
     Returns:
-        Instead of the mask, `position_ids` and `lengths` (a list: tokens of each sample); all columns are
-        [1, tokens].
+        Instead of the mask, `position_ids`, `lengths` (a list: tokens of each sample), and `begins` (int64
+        [samples]: where each begins); all columns are [1, tokens].
     """
     there = tokens["attention_mask"].bool()
     columns = {name: each for name, each in tokens.items() if name != "attention_mask"}
     columns["position_ids"] = torch.arange(there.shape[1], device=there.device).expand_as(there)
     rows = {name: each[there][None] for name, each in columns.items()}
-    return {**rows, "lengths": there.sum(dim=1).tolist()}
+    lengths = there.sum(dim=1)
+    return {**rows, "lengths": lengths.tolist(), "begins": lengths.cumsum(dim=0) - lengths}
 
 
 def masked(tokens: Batch) -> Batch:

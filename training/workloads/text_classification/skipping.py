@@ -107,17 +107,14 @@ def _of_each(
     return [found[number] for number in range(len(keys))]
 
 
-def _first_tokens(hidden: torch.Tensor, lengths: Sequence[int] | None) -> torch.Tensor:
+def _first_tokens(hidden: torch.Tensor, begins: torch.Tensor | None) -> torch.Tensor:
     """The first token of each sample, [samples, 1, width].
 
     Args:
         hidden: [samples, length, width], or packed: [1, tokens, width].
-        lengths: tokens of each packed sample; None = they are not packed.
+        begins: int64 [samples], where each packed sample begins; None = they are not packed.
     """
-    if lengths is None:
-        return hidden[:, :1]
-    begins = torch.tensor([0, *lengths[:-1]], device=hidden.device).cumsum(dim=0)
-    return hidden[0].index_select(0, begins)[:, None]
+    return hidden[:, :1] if begins is None else hidden[0].index_select(0, begins)[:, None]
 
 
 class _OfPacked(BertLayer):  # type: ignore[no-untyped-call]
@@ -125,7 +122,7 @@ class _OfPacked(BertLayer):  # type: ignore[no-untyped-call]
 
     def forward(self, hidden_states: torch.Tensor, *arguments: Any, **named: Any) -> torch.Tensor:
         whole: torch.Tensor = super().forward(hidden_states, *arguments, **named)
-        return _first_tokens(whole, named["lengths"])
+        return _first_tokens(whole, named["begins"])
 
 
 class _FirstToken(BertLayer):  # type: ignore[no-untyped-call]
@@ -137,9 +134,10 @@ class _FirstToken(BertLayer):  # type: ignore[no-untyped-call]
         attention_mask: torch.Tensor | None = None,
         *_: Any,
         lengths: list[int] | None = None,
+        begins: torch.Tensor | None = None,
         **__: Any,
     ) -> torch.Tensor:
-        own, first = self.attention.self, _first_tokens(hidden_states, lengths)
+        own, first = self.attention.self, _first_tokens(hidden_states, begins)
         query, key, value = (
             project(of).unflatten(-1, (-1, own.attention_head_size)).transpose(1, 2)
             for project, of in ((own.query, first), (own.key, hidden_states), (own.value, hidden_states))

@@ -46,7 +46,8 @@ class TextClassification(Workload):
         unpadded, alone = self.work.padding == "none", self._model.last_layer == "first_token"
         if unpadded or alone:
             skip(built, padding=unpadded, other_tokens=alone)
-        self._takes = {*inspect.signature(built.forward).parameters, "lengths"}  # those of packed batches
+        of_packed = ("lengths", "begins")
+        self._takes = {*inspect.signature(built.forward).parameters, *of_packed}
         config: Any = built.config
         # A program of torch.compile has one kind of mask, whatever it hides.
         self._masked = config.model_type == "bert" and config._attn_implementation == "sdpa" and not compiled

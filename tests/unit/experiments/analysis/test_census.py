@@ -95,6 +95,21 @@ def test_a_runs_own_names_are_no_difference() -> None:
     assert found.differing == [] and found.same == 4
 
 
+def test_modules_of_pythons_packages_among_the_libraries_of_earlier_records_are_no_difference() -> None:
+    module = {"_C": "/env/4aa8/lib/python3.11/site-packages/torch/_C.cpython-311-x86_64-linux-gnu.so"}
+    library = {"libtcmalloc": "/usr/lib/libtcmalloc.so.4"}
+    found = launch_differences(
+        {
+            "ddp": [record("ddp", {"shared libraries": {}})],
+            "spark": [record("spark", {"shared libraries": module | library})],
+        }
+    )
+    (only,) = found.differing
+    assert only == Differing(
+        "shared libraries", "libtcmalloc", {"ddp": [NOT_SET], "spark": ["/usr/lib/libtcmalloc.so.4"]}
+    )
+
+
 def test_categories_that_tell_containers_apart_are_no_difference() -> None:
     label = "system_u:system_r:container_t:s0:{}"
     sides = {

@@ -159,6 +159,11 @@ def test_a_stack_that_provisioning_took_half_the_tasks_for_is_little_work(tmp_pa
         # Its own tasks and those of the ground role, on which both stand.
         assert whole_tasks(made) == {"ddp": tasks + 4, "spark": 9}
         assert says(made, "installing") == expected
+    # Of what was there before, provisioning does not show what installing takes.
+    ddp = spark.model_copy(update={"role": "ddp", "tasks": 14, "changed": {}})
+    done = record.model_copy(update={"roles": [ddp, spark, ground, inner]})
+    keep(made.folder, Setup(stacks=TWO, provisioning=done))
+    assert says(made, "installing") == NOT_RECORDED
     keep(made.folder, Setup(provisioning=record))
     assert whole_tasks(made) == {"ddp": None, "spark": 9}
     assert says(made, "installing") == NOT_RECORDED

@@ -159,7 +159,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("two-users", 26),
         ("bits", 15),
         ("growth", 63),
-        ("fast", 100),
+        ("fast", 130),
         ("bare-start", 65),
     ],
 )
@@ -261,6 +261,19 @@ def test_the_dissertations_matrix_has_its_cells_and_its_settings(cluster: Cluste
     assert (work.batch_per_worker, work.learning_rate, work.warmup_steps) == (32, 5e-5, 500)
     assert (work.weight_decay, work.steps_per_epoch, work.precision) == (0.01, 782, "fp32")
     assert not work.keeps_checkpoints
+
+
+@pytest.mark.parametrize(
+    "name", ["dissertation", "dissertation-small", "quick", "scaling", "why", "launch", "fingerprint"]
+)
+def test_stacks_are_compared_on_plain_settings(cluster: Cluster, name: str) -> None:
+    for run in make_plan(load_matrix(name), cluster, "a" * 64):
+        work, conditions = run.specification.work, run.specification.conditions
+        assert (work.precision, work.gradient_sync, conditions.compile) == ("fp32", "dense", False)
+        assert (work.padding, work.grouping, work.dropout_draws) == ("max_length", "none", "torch")
+        model = work.model.model_dump()
+        assert (model["last_layer"], model["attention_dropout"]) == ("all_tokens", None)
+        assert work.simulated_step_ms is None and not work.activation_checkpointing
 
 
 def test_a_constant_batch_takes_as_many_steps_with_two_workers(cluster: Cluster) -> None:

@@ -249,6 +249,12 @@ def test_what_a_stack_needs_is_shown_with_what_provisioning_took(tmp_path: Path)
     assert seconds(made) == [*([NOT_RECORDED, own] for own in (14, 9, 4)), *([own] * 2 for own in (3, 9, 4))]
     assert (found.shared, found.changes) == (["base"], 5)
     assert drawn(table(made, NEEDS)) == kept("needs.txt")
+    unchanged = [
+        role.model_copy(update={"changed": {}}) for role in provisioned().roles if role.role != "base"
+    ]
+    keep(made.folder, Setup(provisioning=provisioned(roles=[provisioned().roles[0], *unchanged])))
+    assert efforts(made).changes and efforts(made).stacks["spark"].only_checked
+    assert any("It changed nothing of spark, so" in each for each in table(made, NEEDS).after)
     quiet = provisioned(roles=[])
     keep(made.folder, Setup(provisioning=quiet))
     assert efforts(made).changes == 0

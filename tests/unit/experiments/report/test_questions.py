@@ -257,6 +257,13 @@ def test_features_are_counted_and_the_stack_with_most_is_named(tmp_path: Path) -
     assert unshown in remain
     assert not any("installing" in each for each in remain)
 
+    unchanged = [role.model_copy(update={"changed": {}}) for role in provisioned().roles]
+    keep(made.folder, Setup(provisioning=provisioned(roles=unchanged)))
+    checked = analyse(made)
+    assert not any("Provisioning took" in each for each in here(checked, "management"))
+    only_checked = "What installing spark takes: provisioning found it in place, and only checked it."
+    assert only_checked in remains(checked, "management")
+
     equal = with_stacks(made, ddp=made_up("ddp"), spark=made_up("spark"))
     assert here(equal, "management")[1] == f"{NOT_ANSWERED} None has more of them than another."
     unknown = made_up("spark").model_copy(update={"facts": None})
