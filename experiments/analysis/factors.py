@@ -8,11 +8,13 @@ first is what these factors leave unexplained.
 The runs of one seed are one replicate of the design: a block of `attribution`, which does the arithmetic, in
 reference coding from the first value of each axis. With a full factorial design the effects are plain
 differences of means; a fraction of one will do, as long as no effect is the sum of others: those are named,
-and left out. A factor is taken not to change the effect of another one on the same stack.
+and left out. A factor is taken not to change the effect of another one on the same stack; where a fraction is
+so small that such a change would look like a third factor's cost, that is said, too.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -83,6 +85,7 @@ class Recipes:
     named: Cause | None  # of all measures, the largest cost in noise floors that may be claimed
     floors: Mapping[Measure, float]  # noise floors, of the measures that have one
     confounded: list[str]  # what the runs can't tell apart, in words
+    mixed: Mapping[str, list[tuple[str, str]]]  # by factor: pairs whose interaction looks like its cost
     seeds: int
     seeds_left_out: int  # that lack runs, or have other cells than most
     cells: int  # of the design
@@ -223,6 +226,7 @@ def _recipes(
         named=found.named,
         floors=floors,
         confounded=[_words(term, baseline, other) for term in lost],
+        mixed=_mixed([cell for cell in whole if cell.stack == baseline], values),
         seeds=len(solved),
         seeds_left_out=len(by_seed) - len(solved),
         cells=len(whole),
@@ -246,6 +250,26 @@ def _values(cells: Sequence[Cell]) -> dict[str, list[str]]:
             values = found.setdefault(name, [])
             values += [] if _text(value) in values else [_text(value)]
     return {name: values for name, values in found.items() if len(values) > 1}
+
+
+def _mixed(cells: Sequence[Cell], values: Mapping[str, list[str]]) -> dict[str, list[tuple[str, str]]]:
+    """The pairs of factors whose interaction these cells can't tell from the cost of a third one.
+
+    Of factors with two values: in a fraction of low resolution their product is the third one's column.
+    """
+    columns = {
+        name: [1 if _text(cell.axes[name]) == found[0] else -1 for cell in cells]
+        for name, found in values.items()
+        if len(found) == 2
+    }
+    columns = {name: column for name, column in columns.items() if len({*column}) == 2}
+    mixed: dict[str, list[tuple[str, str]]] = {}
+    for one, other in itertools.combinations(columns, 2):
+        product = [a * b for a, b in zip(columns[one], columns[other], strict=True)]
+        for name in columns.keys() - {one, other}:
+            if columns[name] in (product, [-each for each in product]):
+                mixed.setdefault(name, []).append((one, other))
+    return {name: mixed[name] for name in columns if name in mixed}
 
 
 def _has_only(values: Mapping[str, list[str]], runs: Sequence[Timed]) -> bool:

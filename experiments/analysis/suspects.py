@@ -35,7 +35,7 @@ from training.spec import Conditions
 
 Kind = Literal["training", "simulated", "script"]
 KINDS: Final[tuple[Kind, ...]] = ("training", "simulated", "script")  # never in one sum
-Doubt = Unlike | Literal["workers", "nothing evaluated", "one stack", "unsettled", "unequal"]
+Doubt = Unlike | Literal["workers", "nothing evaluated", "one stack", "unsettled", "unequal", "mixed"]
 RELEASE: Final = "release"  # as a factor: the dissertation's of a stack, against the one that the cluster has
 OPTIONS: Final = {"--lines": "printed_lines"}  # of scripts, by the name of the condition that is the same
 IN_EPOCHS: Final = (STEPS, "evaluation")  # parts that grow with the work
@@ -168,7 +168,7 @@ def _of_recipe(recipe: Recipes, figures: Figures, workers: Collection[int]) -> I
             *(*common, factor, effect.more_on_other, value, first),
             on_baseline=effect.on_baseline,
             samples=_samples(there, figures),
-            doubt=_doubt(there, figures, workers),
+            doubt=_doubt(there, figures, workers) or ("mixed" if effect.factor in recipe.mixed else None),
             noise=effect.more_on_other.floor or 0.0,
         )
 

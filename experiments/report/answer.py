@@ -59,6 +59,7 @@ DOUBTS: Final[dict[Doubt, str]] = {
     "one stack": "no: what {baseline} pays for it was not measured",
     "unsettled": "no: the dissertation says both",
     "unequal": "no: equal work ended with other weights",
+    "mixed": "no: it is mixed with what two other factors do together",
 }
 
 

@@ -26,6 +26,7 @@ FORMATS: Final[dict[Measure, Format]] = {
     "fixed_s": Format(2, signed=True, unit=" s"),
     "launch_s": Format(2, signed=True, unit=" s"),
 }
+MIXED: Final = "; mixed, see below"
 ONCE: Final[dict[Measure, str]] = {
     "fixed_s": "in train_s, beyond the steps",
     "launch_s": "outside train_s",
@@ -140,6 +141,10 @@ def _row(each: Recipes, effect: FactorEffect, measure: Measure) -> list[Value | 
 
 def _what(each: Recipes, effect: FactorEffect) -> str:
     """What the intervals show of a factor, and no more."""
+    return _shown(each, effect) + (MIXED if effect.factor in each.mixed else "")
+
+
+def _shown(each: Recipes, effect: FactorEffect) -> str:
     if effect.more_on_other.p is None:
         return "too few pairs: nothing can be said"
     if more := sign(effect.more_on_other):
@@ -167,6 +172,11 @@ def _remarks(each: Recipes) -> list[str]:
     remarks = [f"{where}: {_named(each)}"] if each.floors else []
     if not whole:
         remarks.append(f"{where}: {each.cells} of the {each.of} cells of a full factorial were run.")
+    for factor, pairs in each.mixed.items():
+        others = listed([f"{one} and {other}" for one, other in pairs], "or")
+        remarks.append(
+            f"{where}: what {factor} costs is mixed with how two others change each other's cost: {others}."
+        )
     if not each.by_seeds and each.seeds > 1:
         remarks.append(
             f"{where}: fewer than {counted(FEWEST, 'seed')}, so the intervals come from what one fit to all "
@@ -191,6 +201,8 @@ def _named(each: Recipes) -> str:
         if term.factor
         else f"{ITSELF}, which no factor here explains"
     )
+    if term.factor in each.mixed:
+        what += " (mixed, see below)"
     kind = f" {ONCE[cause.measure]}" if cause.measure in ONCE else ""
     return (
         f"the cause named first is {what}: {quantity(cause.cost.mean, FORMATS[cause.measure])}{kind}, "

@@ -138,6 +138,35 @@ def test_a_fraction_that_tells_all_apart_will_do(tmp_path: Path) -> None:
     assert lines.more_on_other.mean == pytest.approx(0, abs=3)
 
 
+def test_a_fraction_says_where_two_factors_together_look_like_a_third(tmp_path: Path) -> None:
+    factors: Factors = TWO | {"printed_lines": [0, 1]}
+
+    def half(stack: str, given: dict[str, Any]) -> bool:
+        del stack
+        high = [given["threads"] == 2, given["reporting"] == "step", given["printed_lines"] == 1]
+        return high.count(True) % 2 == 0
+
+    def step_ms(_: str, given: dict[str, Any]) -> float:
+        return 50 + 20 * int(given["threads"] == 2 and given["reporting"] == "step")
+
+    (found,) = found_in(tmp_path / "half", step_ms, factors=factors, keep=half)
+    assert found.mixed == {
+        "threads": [("reporting", "printed_lines")],
+        "reporting": [("threads", "printed_lines")],
+        "printed_lines": [("threads", "reporting")],
+    }
+    table = factors_table([found])
+    said = {row[3]: row[-1] for row in table.texts}
+    # Nothing was printed that took any time.
+    assert said["printed_lines"] == "saves both; no difference between them is shown; mixed, see below"
+    assert (
+        "spark, 2 workers, 2 epochs: what printed_lines costs is mixed with how two others change each "
+        "other's cost: threads and reporting." in table.after
+    )
+    (whole,) = found_in(tmp_path / "whole", step_ms, factors=factors)
+    assert not whole.mixed
+
+
 def test_what_cannot_be_told_apart_is_named_and_left_out(tmp_path: Path) -> None:
     """As in a ladder: only one stack has the factor."""
     (found,) = found_in(

@@ -146,7 +146,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("scaling", 21),
         ("sync", 36),
         ("why", 100),
-        ("why-simulated", 125),
+        ("why-simulated", 196),
         ("startup-hook", 15),
         ("launch", 170),
         ("null-step", 100),
