@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from tests.blind.faults import FLOORS, HIDDEN, Plan, draw, faults_of
+from tests.blind.faults import HIDDEN, Plan, draw, faults_of
 from tests.blind.kept import IMPOSSIBLE, Row, as_table, counted, impossible, keep, kept, row_of
 from tests.blind.launch import FACTORS, FACTORS_OF, Kind, UnavailableError
 from tests.blind.trial import described, trial
@@ -36,7 +36,7 @@ def main() -> int:
     )
     parser.add_argument("--blocks", type=int, help="instead of two with all factors, or five with three")
     parser.add_argument("--factors", nargs="+", choices=FACTORS, help="those to equalise")
-    parser.add_argument("--floors", type=float, default=FLOORS, help="noise floors that the fault costs")
+    parser.add_argument("--floors", type=float, help="noise floors that the fault costs, instead of 3 or 6")
     given = parser.parse_args()
     try:
         plans = list(_plans(given))
@@ -44,22 +44,20 @@ def main() -> int:
         parser.error(str(error))
     done = {(row.seed, row.job, row.fault) for row in kept(given.keep)} if given.keep else set()
     left = [plan for plan in plans if (given.seed, plan.kind, plan.name) not in done]
-    rows = made(left, given.seed, given.floors, lambda row: keep(given.keep, row) if given.keep else None)
+    rows = made(left, given.seed, lambda row: keep(given.keep, row) if given.keep else None)
     if given.keep and (table := kept(given.keep)):
         say(f"\n{as_table(table)}\n\n{counted(table)}")
     return 1 if any(row.right == "no" for row in rows) else 0
 
 
-def made(
-    plans: Sequence[Plan], seed: int, floors: float, on_row: Callable[[Row], None] = lambda _: None
-) -> list[Row]:
+def made(plans: Sequence[Plan], seed: int, on_row: Callable[[Row], None] = lambda _: None) -> list[Row]:
     """Make trials one after another, each with noise floors of its own; `on_row` gets each row at once."""
     rows = []
     with tempfile.TemporaryDirectory(prefix="trainbed-blind-") as folder:
         for plan in plans:
             order = random.Random(f"{seed} {plan.kind} {plan.name}")
             try:
-                verdict = trial(plan, Path(folder), order, say, floors)
+                verdict = trial(plan, Path(folder), order, say)
             except UnavailableError as reason:
                 say(f"{plan.name}: {IMPOSSIBLE}. {reason}")
                 row = impossible(seed, plan, str(reason))
@@ -82,7 +80,8 @@ def _plans(given: argparse.Namespace) -> Iterator[Plan]:
         for name in faults_of(kind) if given.every else [given.fault]:
             plan = draw(given.seed, kind, name)
             factors = [each for each in FACTORS_OF[plan.kind] if each in (given.factors or plan.factors)]
-            yield replace(plan, factors=tuple(factors), blocks=given.blocks or plan.blocks)
+            floors, blocks = given.floors or plan.floors, given.blocks or plan.blocks
+            yield replace(plan, factors=tuple(factors), blocks=blocks, floors=floors)
 
 
 if __name__ == "__main__":

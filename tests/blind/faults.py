@@ -13,7 +13,7 @@ from tests.blind.design import NO_FACTOR
 from tests.blind.launch import FACTORS_OF, RANKS, STEPS, Kind, Launch, Outcome
 
 HIDDEN: Final = "hidden"  # what no factor covers
-FLOORS: Final = 3.0  # noise floors that a fault costs
+FLOORS: Final = (3.0, 3.0, 6.0)  # noise floors that a fault costs, drawn
 ALLOCATIONS: Final = 1.0  # blocks as large as the weights that a step asks for outside its wait
 MESSAGES: Final = 10.0  # that rank 0 exchanges with the meeting point in train_s, one after another
 NICER: Final = 1.25  # by which the kernel divides a process's share for each degree of niceness
@@ -31,6 +31,7 @@ class Plan:
     name: str  # of the fault
     factors: tuple[str, ...]  # to equalise
     blocks: int
+    floors: float = FLOORS[0]  # that the fault costs
 
     @property
     def answer(self) -> str:
@@ -87,7 +88,8 @@ def draw(seed: int, kind: Kind | None = None, name: str | None = None) -> Plan:
     """A plan by chance, but for what is given.
 
     In half of the plans all factors are equalised, in few blocks; in the others only three, the fault's among
-    them, in enough blocks for intervals over the blocks. So either way to intervals is tried.
+    them, in enough blocks for intervals over the blocks. So either way to intervals is tried. One plan in
+    three has a fault of twice the size.
 
     Raises:
         ValueError: a job of this kind can't have this fault.
@@ -102,14 +104,15 @@ def draw(seed: int, kind: Kind | None = None, name: str | None = None) -> Plan:
         )
     every = FACTORS_OF[job]
     if chance.random() < 0.5:
-        return Plan(job, fault, every, ALL_IN)
+        return Plan(job, fault, every, ALL_IN, chance.choice(FLOORS))
     number, blocks = FEW
     own = [fault] if fault in every else []
     others = chance.sample([each for each in every if each != fault], number - len(own))
-    return Plan(job, fault, tuple(each for each in every if each in (*own, *others)), blocks)
+    equalised = tuple(each for each in every if each in (*own, *others))
+    return Plan(job, fault, equalised, blocks, chance.choice(FLOORS))
 
 
-def sized(name: str, floors: Mapping[Measure, float], plain: Plain, times: float = FLOORS) -> Fault:
+def sized(name: str, floors: Mapping[Measure, float], plain: Plain, times: float = FLOORS[0]) -> Fault:
     """A fault of so many times the noise floor, in the measure in which it gets there first.
 
     Args:

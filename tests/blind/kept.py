@@ -15,8 +15,9 @@ from tests.blind.trial import Verdict, interval
 IMPOSSIBLE: Final = "not possible here"
 UNITS: Final = {"step_ms": "ms a step", "fixed_s": "s in train_s", "launch_s": "s outside it", "": ""}
 HEADER: Final = (
-    "| job | fault | seed | factors x blocks | really cost | named | cost | unit | noise floor | right |\n"
-    "|---|---|--:|---|---|---|---|---|--:|---|"
+    "| job | fault | seed | factors x blocks | sized at, floors | really cost | named | cost | unit "
+    "| noise floor | right |\n"
+    "|---|---|--:|---|--:|---|---|---|---|--:|---|"
 )
 
 
@@ -30,6 +31,7 @@ class Row:
     answer: str  # what should be named
     equalised: int  # factors
     blocks: int
+    floors: float  # noise floors that it was to cost
     dose: str
     floors_at: str  # when the noise floors were measured, in UTC
     named: str  # empty: nothing was
@@ -54,9 +56,9 @@ def kept(file: Path) -> list[Row]:
         rows = csv.DictReader(text)
         if rows.fieldnames != columns:
             raise ValueError(f"{file} is no table of trials: its columns are not {', '.join(columns)}.")
-        numbers = ("seed", "equalised", "blocks")
+        numbers = {"seed": int, "equalised": int, "blocks": int, "floors": float}
         return [
-            Row(**(row | {name: int(row[name]) for name in numbers}))  # type: ignore[arg-type]
+            Row(**(row | {name: kind(row[name]) for name, kind in numbers.items()}))  # type: ignore[arg-type]
             for row in rows
         ]
 
@@ -71,6 +73,7 @@ def row_of(seed: int, verdict: Verdict) -> Row:
         answer=verdict.plan.answer,
         equalised=len(verdict.plan.factors),
         blocks=verdict.plan.blocks,
+        floors=verdict.plan.floors,
         dose=f"{verdict.fault.dose:.3f}",
         floors_at=verdict.floors_at.isoformat(timespec="minutes"),
         named=name_of(named) if named else "",
@@ -93,6 +96,7 @@ def impossible(seed: int, plan: Plan, reason: str) -> Row:
         answer=plan.answer,
         equalised=len(plan.factors),
         blocks=plan.blocks,
+        floors=plan.floors,
         right=IMPOSSIBLE,
         reason=reason,
         **nothing,
@@ -113,7 +117,9 @@ def as_table(rows: Sequence[Row]) -> str:
     """Trials as a table in Markdown, by fault and seed."""
     lines = [HEADER]
     for row in sorted(rows, key=lambda each: (each.job, each.fault, each.seed)):
-        begin = f"| {row.job} | `{row.fault}` | {row.seed} | {row.equalised} x {row.blocks} |"
+        begin = (
+            f"| {row.job} | `{row.fault}` | {row.seed} | {row.equalised} x {row.blocks} | {row.floors:g} |"
+        )
         if row.right == IMPOSSIBLE:
             lines.append(f"{begin} {IMPOSSIBLE} | | | | | |")
         else:

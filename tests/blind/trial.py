@@ -17,7 +17,7 @@ from typing import Final
 from experiments.analysis.attribution import MEASURES, Attribution, Measure
 from experiments.analysis.statistics import Difference, simultaneous
 from tests.blind.design import Made, attributed, block_of, floors_by, name_of, shuffled
-from tests.blind.faults import FLOORS, Fault, Plain, Plan, sized
+from tests.blind.faults import Fault, Plain, Plan, sized
 from tests.blind.launch import (
     IN_STEPS,
     RANKS,
@@ -99,7 +99,7 @@ def made_up_job(kind: Kind, place: Path, validation: int = VALIDATION) -> Job:
     return Job(kind, bytecode, finish(prepared.digest), prepared.path)
 
 
-def trial(plan: Plan, place: Path, order: random.Random, say: Say, times: float = FLOORS) -> Verdict:
+def trial(plan: Plan, place: Path, order: random.Random, say: Say) -> Verdict:
     """Measure noise floors, hide a fault of so many of them, make the runs, and ask the attribution.
 
     Runs of each block are in random order. The attribution is not told the fault.
@@ -109,7 +109,6 @@ def trial(plan: Plan, place: Path, order: random.Random, say: Say, times: float 
         place: a folder for the job.
         order: chance.
         say: is told what happens.
-        times: noise floors that the fault costs.
 
     Raises:
         UnavailableError: this machine can't have the fault.
@@ -117,12 +116,15 @@ def trial(plan: Plan, place: Path, order: random.Random, say: Say, times: float 
     """
     ensure_possible(Launch(**{plan.name: 1.0}))
     job = made_up_job(plan.kind, place / plan.kind)
-    say(f"the job: {plan.kind}, {plan.blocks} blocks, equalising {', '.join(plan.factors)}")
+    say(
+        f"the job: {plan.kind}, {plan.blocks} blocks, equalising {', '.join(plan.factors)}; the fault is "
+        f"sized at {plan.floors:g} noise floors"
+    )
     with _beside(plan.name):
         warm_up(job)
         at = datetime.now(UTC)
         floors, plain = floors_of(job, PAIRS, say)
-        fault = sized(plan.name, floors, plain, times)
+        fault = sized(plan.name, floors, plain, plan.floors)
         if fault.name == "evaluation":
             sized_job = made_up_job(plan.kind, place / f"{plan.kind}-{fault.dose:.0f}", round(fault.dose))
             job = replace(sized_job, bytecode=job.bytecode)

@@ -50,7 +50,7 @@ def test_a_plan_equalises_all_factors_in_few_blocks_or_a_few_in_enough() -> None
         every = FACTORS_OF[plan.kind]
         assert (plan.factors, plan.blocks) == (every, ALL_IN) or (len(plan.factors), plan.blocks) == FEW
         assert plan.answer == (NO_FACTOR if plan.name == HIDDEN else plan.name)
-    assert {plan.blocks for plan in plans} == {2, 5}
+    assert {plan.blocks for plan in plans} == {2, 5} and {plan.floors for plan in plans} == {3.0, 6.0}
 
 
 def test_what_is_given_is_not_drawn() -> None:
@@ -129,16 +129,16 @@ def test_trials_are_kept_in_a_table_and_read_again(tmp_path: Path) -> None:
     assert (first.seed, first.fault, first.named, first.measure, first.right) == (
         *(1, "hook", "hook", "step_ms", "yes"),
     )
-    assert (first.job, first.equalised, first.blocks) == ("simulated", 10, 2)
+    assert (first.job, first.equalised, first.blocks, first.floors) == ("simulated", 10, 2, 3.0)
     assert first.floors_at == "2026-11-27T12:30+00:00"
     assert second == replace(first, seed=2)
     assert (third.named, third.cost, third.answer, third.right) == ("", "", "proxy", "no")
     assert (fourth.fault, fourth.right) == ("cgroup", IMPOSSIBLE) and "can't be made here" in fourth.reason
     *_, never, hook, nothing = as_table([third, fourth, first]).splitlines()
-    assert never.startswith(f"| simulated | `cgroup` | 4 | 10 x 2 | {IMPOSSIBLE} |")
+    assert never.startswith(f"| simulated | `cgroup` | 4 | 10 x 2 | 3 | {IMPOSSIBLE} |")
     cost = f"{first.size} | hook | {first.cost} | ms a step"
-    assert hook.startswith(f"| simulated | `hook` | 1 | 10 x 2 | {cost} |")
-    assert nothing == "| simulated | `proxy` | 3 | 10 x 2 |  | nothing |  |  |  | no |"
+    assert hook.startswith(f"| simulated | `hook` | 1 | 10 x 2 | 3 | {cost} |")
+    assert nothing == "| simulated | `proxy` | 3 | 10 x 2 | 3 |  | nothing |  |  |  | no |"
     table.write_text("seed,fault\n1,hook\n", encoding="utf-8")
     with pytest.raises(ValueError, match=r"trials\.csv is no table of trials"):
         kept(table)
