@@ -37,13 +37,14 @@ def analysed(
     conditions: Mapping[str, Any] | None = None,
     outside_s: Takes = lambda *_: 9.0,
     changes: Mapping[str, Any] | None = None,
+    keep: Callable[[dict[str, Any]], bool] = lambda _: True,
     **of_campaign: Any,
 ) -> Analysis:
     """A campaign of five seeds whose steps take so long, and noise; `changes` apply to each record."""
     noise, runs = random.Random(1), list[tuple[PlannedRun, Record]]()
     for stack, *values in itertools.product(stacks, *axes.values()):
         given = dict(zip(axes, values, strict=True))
-        for seed in range(1, 6):
+        for seed in range(1, 6) if keep(given) else ():
             fields = spec(stack, 2, seed).model_dump()
             fields["work"] |= {"data": EVEN} | dict(work or {})
             fields["conditions"] |= conditions or {}
@@ -241,6 +242,18 @@ def test_pairs_that_end_with_other_weights_say_nothing(tmp_path: Path) -> None:
         cell.records[:] = [each.model_copy(update={"weights_digest": "f" * 64}) for each in cell.records]
     found = of_stack("determined", runs)
     assert [each.doubt for each in [*found.steps, *found.once]] == ["unequal"] * 2
+
+
+def test_what_a_small_fraction_mixes_is_shown_and_not_counted(tmp_path: Path) -> None:
+    def half(given: dict[str, Any]) -> bool:
+        high = [given["threads"] == 2, given["reporting"] == "step", given["printed_lines"] == 1]
+        return high.count(True) % 2 == 0
+
+    found = of_spark(analysed(tmp_path, costs(30, 20), TWO | {"printed_lines": [0, 1]}, keep=half))
+    assert {each.factor: each.doubt for each in found.steps} == {
+        "": None, "threads": "mixed", "reporting": "mixed", "printed_lines": "mixed",
+    }  # fmt: skip
+    assert names(found.counted("training")) == [""]
 
 
 def test_where_rank_0_was_is_shown_of_every_stack_and_not_counted(tmp_path: Path) -> None:
