@@ -14,7 +14,14 @@ from experiments.util.paths import REPOSITORY
 
 WHY = REPOSITORY / "docs" / "why"
 #: In the order in which docs/why/README.md names them.
-RUNS = {"why": 70, "why-evaluating-half": 70, "null-step": 70, "bits": 15, "bare-start": 45}
+RUNS = {
+    "why": 70,
+    "why-evaluating-half": 70,
+    "null-step": 70,
+    "fingerprint": 75,
+    "bits": 15,
+    "bare-start": 45,
+}
 
 
 @pytest.fixture(scope="module")
