@@ -91,9 +91,13 @@ def factors_once_table(found: Sequence[Recipes], doubt: str = "") -> Table:
         ),
         rows=rows,
         after=[
-            f"{_where(each)}: not every run says how long its steps took, so {ONCE['fixed_s']} is left out."
-            for each in found
-            if rows and "fixed_s" not in each.costs
+            *(
+                f"{_where(each)}: not every run says how long its steps took, so {ONCE['fixed_s']} is left "
+                "out."
+                for each in found
+                if rows and "fixed_s" not in each.costs
+            ),
+            *(remark for each in found if rows for remark in _mixed(each)),
         ],
     )
 
@@ -172,11 +176,7 @@ def _remarks(each: Recipes) -> list[str]:
     remarks = [f"{where}: {_named(each)}"] if each.floors else []
     if not whole:
         remarks.append(f"{where}: {each.cells} of the {each.of} cells of a full factorial were run.")
-    for factor, pairs in each.mixed.items():
-        others = listed([f"{one} and {other}" for one, other in pairs], "or")
-        remarks.append(
-            f"{where}: what {factor} costs is mixed with how two others change each other's cost: {others}."
-        )
+    remarks += _mixed(each)
     if not each.by_seeds and each.seeds > 1:
         remarks.append(
             f"{where}: fewer than {counted(FEWEST, 'seed')}, so the intervals come from what one fit to all "
@@ -188,6 +188,16 @@ def _remarks(each: Recipes) -> list[str]:
     if each.confounded:
         remarks.append(f"{where}: the runs can't tell apart, so it is left out: {listed(each.confounded)}.")
     return remarks
+
+
+def _mixed(each: Recipes) -> list[str]:
+    """Where two factors together look like a third, a sentence for each such factor."""
+    return [
+        f"{_where(each)}: what {factor} costs is mixed with how two others change each other's cost: "
+        + listed([f"{one} and {other}" for one, other in pairs], "or")
+        + "."
+        for factor, pairs in each.mixed.items()
+    ]
 
 
 def _named(each: Recipes) -> str:

@@ -163,6 +163,7 @@ def test_a_fraction_says_where_two_factors_together_look_like_a_third(tmp_path: 
         "spark, 2 workers, 2 epochs: what printed_lines costs is mixed with how two others change each "
         "other's cost: threads and reporting." in table.after
     )
+    assert factors_once_table([found]).after == table.after[-3:]  # whose rows say "see below", too
     (whole,) = found_in(tmp_path / "whole", step_ms, factors=factors)
     assert not whole.mixed
 
