@@ -85,7 +85,11 @@ def compiling(conditions: Conditions, phases: Phases) -> Iterator[Compilation | 
     import torch._dynamo.config
     import torch._inductor.config
     from torch._dynamo.callback import callback_handler
+    from torch._dynamo.utils import counters
 
+    # What this process, or the one it was forked from, compiled before is neither used nor counted.
+    torch.compiler.reset()
+    counters.clear()
     compilation = Compilation(conditions, phases)
     with (
         TemporaryDirectory(prefix="trainbed-compile-") as folder,
