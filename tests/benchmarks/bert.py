@@ -136,10 +136,10 @@ def work_of(case: Case, data: Path) -> Work:
     )
 
 
-def begin(workload: Bert, phases: Phases, device: torch.device, session: Alone | None = None) -> Training:
-    """The training of a workload before its first step, on one rank, or on the one of `session`."""
+def begin(workload: Bert, phases: Phases, session: Alone) -> Training:
+    """The training of a workload before its first step, on the session's rank and device."""
     phases.begin("other")
-    training = set_up(workload, session or Alone(None, device), phases)
+    training = set_up(workload, session, phases)
     training.replica.train()
     return training
 

@@ -175,13 +175,13 @@ class Saved:
 
 def parts(question: Question, workload: Bert, memory: Memory) -> dict[str, Any]:
     """Bytes of each part of a step, measured and counted."""
-    device, case = torch.device(question.device), question.case
+    session, case = Alone(device=torch.device(question.device)), question.case
     chosen = torch.arange(case.batch)
     # Libraries take what they keep for good, so that no part is charged with it.
-    step(begin(workload, Phases(), device), chosen)
+    step(begin(workload, Phases(), session), chosen)
     before = memory.used()
     watching = Watching(memory)
-    training = begin(workload, watching, device)
+    training = begin(workload, watching, session)
     with_weights = memory.used()
     step(training, chosen)
     after = memory.used()
@@ -251,11 +251,11 @@ def fits(question: Question, workload: Bert, memory: Memory) -> dict[str, Any]:
     `part` is what `training.memory` finds, which also has room for the gradients of another part; `batch` is
     the largest that fits as a whole; `arithmetic` is the same counted, and not only in powers of two.
     """
-    device = torch.device(question.device)
-    counted = counted_batch(question, begin(workload, Phases(), device))
+    session = Alone(device=torch.device(question.device))
+    counted = counted_batch(question, begin(workload, Phases(), session))
     memory.limit(question.budget)
     try:
-        training = begin(workload, Phases(), device)
+        training = begin(workload, Phases(), session)
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
@@ -292,7 +292,7 @@ def takes_step(training: Training, size: int) -> bool:
 
 def engine(workload: Bert, memory: Memory, session: Alone) -> dict[str, Any]:
     """The peak of the whole process, with the engine's loop."""
-    training = begin(workload, Phases(), session.device, session)
+    training = begin(workload, Phases(), session)
     for _ in range(STEPS):
         step(training, torch.arange(workload.work.global_batch))
     return {"peak": memory.peak()}

@@ -24,6 +24,7 @@ from experiments.report.formats import PERCENT, TENTHS, Value, number, quantity
 from experiments.report.tables import Table, columns
 from tests.benchmarks import flop
 from tests.benchmarks.bert import SHAPES, Bert, Case, begin, step, work_of
+from tests.benchmarks.engine import Alone
 from tests.benchmarks.machine import described
 from tests.benchmarks.operators import OPTIMISER, ROWS, STEP, Ranges, times_of
 from tests.benchmarks.pages import machine_table, markdown
@@ -127,7 +128,7 @@ def measure(case: Case, data: Path, rounds: int = ROUNDS, count: int = BATCHES) 
         DataError: the data set can't be used.
     """
     workload = Bert(case, data)
-    training = begin(workload, Phases(), torch.device("cpu"))
+    training = begin(workload, Phases(), Alone())
     taken = batches(case, count)
     steps = rounds * count
     products = sum(flop.counted(training, chosen) for chosen in taken) / count

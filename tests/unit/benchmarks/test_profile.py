@@ -13,6 +13,7 @@ from experiments.report.formats import MINUS
 from tests.benchmarks import flop
 from tests.benchmarks import profile as benchmark
 from tests.benchmarks.bert import Bert, Case, begin, step
+from tests.benchmarks.engine import Alone
 from tests.benchmarks.operators import (
     ATTENTION,
     CLIPPING,
@@ -86,7 +87,7 @@ def test_an_operator_belongs_to_one_row(names: list[str], row: str) -> None:
 
 
 def test_the_rows_of_a_real_step_are_all_of_it(datasets: Datasets) -> None:
-    training = begin(Bert(CASE, datasets(data_spec()).path), Phases(), torch.device("cpu"))
+    training = begin(Bert(CASE, datasets(data_spec()).path), Phases(), Alone())
     ranges = Ranges()
     training.phases = ranges
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
@@ -109,13 +110,13 @@ def test_counted_flop_is_that_of_arithmetic(skipping: bool, datasets: Datasets) 
     lengths = benchmark.lengths(workload, chosen)
     assert (max(lengths) <= 16 and len(set(lengths)) > 1) if skipping else lengths == [16] * 8
     computed = flop.by_arithmetic(workload.shape, lengths, workload.outputs)
-    assert flop.counted(begin(workload, Phases(), torch.device("cpu")), chosen) == computed
+    assert flop.counted(begin(workload, Phases(), Alone()), chosen) == computed
 
 
 def test_bf16_and_fp32_steps_differ_and_both_are_steps(datasets: Datasets) -> None:
     data, losses = datasets(data_spec()).path, []
     for bf16 in (False, True):
-        training = begin(Bert(replace(CASE, bf16=bf16), data), Phases(), torch.device("cpu"))
+        training = begin(Bert(replace(CASE, bf16=bf16), data), Phases(), Alone())
         before = [each.detach().clone() for each in training.model.parameters()]
         for _ in range(2):  # the first step's learning rate is 0
             step(training, torch.arange(8))
