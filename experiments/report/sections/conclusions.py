@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
@@ -10,7 +11,7 @@ from experiments.analysis.analysis import Analysis
 from experiments.analysis.comparisons import StackComparison
 from experiments.analysis.figures import Apart, Cell, Figures
 from experiments.analysis.statistics import MARGIN, Ratio
-from experiments.analysis.verdicts import outcome
+from experiments.analysis.verdicts import Outcome, outcome
 from experiments.report.arithmetic_words import ALIKE, apart_text, on_other_processors, together
 from experiments.report.formats import PERCENT, RATIO, interval, number, quantity, span
 from experiments.report.names import by_length, cells_name, envelope, stack_name
@@ -27,6 +28,9 @@ SIMULATED: Final = (
     "Nothing was trained: a simulated accelerator took a set time for every step. These are the times of "
     "what surrounds the steps, and are set beside no real training."
 )
+SEVERAL: Final = 6
+"""Comparisons, at most, that are named one by one in a sentence."""
+
 NOT_OF_TIMES: Final = "The stacks' times are not compared."
 
 
@@ -137,14 +141,7 @@ def times_sentence(compared: list[StackComparison], baseline: str) -> str:
             f"No comparison with {baseline} has an interval, as each rests on a single pair of runs or on "
             "pairs without any spread, so no difference in training time is claimed."
         )
-    cells = [each.cell for each in certain]
-    sentences = [
-        _against(group, cells)
-        for alike in by_length(certain, lambda each: each.cell)
-        for group in (
-            [alike] if all(each.outcome == "open" for each in alike) else [[each] for each in alike]
-        )
-    ]
+    sentences = _one_by_one(certain) if len(certain) <= SEVERAL else _by_verdict(certain)
     pairs = span([each.ratio.n for each in certain])
     said = f"Training, against {baseline}: {'; '.join(sentences)}, from {pairs} pairs of runs each."
     without = len(compared) - len(certain)
@@ -153,18 +150,44 @@ def times_sentence(compared: list[StackComparison], baseline: str) -> str:
     )
 
 
-def _against(group: Sequence[StackComparison], among: Sequence[Cell]) -> str:
-    """One comparison, or those of several lengths if none can be told apart from the baseline."""
-    name = cells_name([each.cell for each in group], among)
+def _one_by_one(compared: Sequence[StackComparison]) -> list[str]:
+    """Each comparison; those of several lengths in one if none can be told apart from the baseline."""
+    cells = [each.cell for each in compared]
+    return [
+        f"{cells_name([each.cell for each in group], cells)} {_verdict(group)}"
+        for alike in by_length(compared, lambda each: each.cell)
+        for group in (
+            [alike] if all(each.outcome == "open" for each in alike) else [[each] for each in alike]
+        )
+    ]
+
+
+def _by_verdict(compared: Sequence[StackComparison]) -> list[str]:
+    """In how many comparisons each stack came out how; a table names each."""
+    groups: dict[tuple[str, Outcome], list[StackComparison]] = {}
+    for each in compared:
+        groups.setdefault((each.cell.stack, each.outcome), []).append(each)
+    among = Counter(each.cell.stack for each in compared)
+    said = []
+    for (stack, _), group in sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]))):
+        share = "all" if len(group) == among[stack] else f"{len(group)}"
+        said.append(f"{stack} {_verdict(group)} in {share} of {counted(among[stack], 'comparison')}")
+    return said
+
+
+def _verdict(group: Sequence[StackComparison]) -> str:
+    """What comparisons with one outcome say of a stack."""
     low, high = envelope([each.ratio for each in group])
     times = f"{interval(low, high, RATIO)} times"
-    if group[0].outcome in ("longer", "shorter"):
-        return f"{name} takes {times} as long"
-    if group[0].outcome == "noise":
-        return f"{name} differs from it by no more than the noise ({times} as long)"
-    if group[0].outcome == "same":
-        return f"{name} takes the same time within {quantity(MARGIN, PERCENT)}"
-    return f"{name} can't be told apart from it ({times})"
+    match group[0].outcome:
+        case "longer" | "shorter":
+            return f"takes {times} as long"
+        case "noise":
+            return f"differs from it by no more than the noise ({times} as long)"
+        case "same":
+            return f"takes the same time within {quantity(MARGIN, PERCENT)}"
+        case _:
+            return f"can't be told apart from it ({times})"
 
 
 def sequential_sentence(figures: Figures) -> list[str]:

@@ -18,6 +18,7 @@ RUNS = {
     "why": 70,
     "why-evaluating-half": 70,
     "null-step": 70,
+    "why-simulated": 132,
     "fingerprint": 75,
     "bits": 15,
     "bare-start": 45,

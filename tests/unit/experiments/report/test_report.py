@@ -24,7 +24,7 @@ from experiments.analysis.verdicts import Outcome, is_small
 from experiments.campaign.plan import PlannedRun
 from experiments.report.formats import CHANGE, COUNT, MINUS, NOTHING, P_VALUE, RATIO, Format, Value
 from experiments.report.formats import PERCENT as SHARE
-from experiments.report.sections.conclusions import conclusions
+from experiments.report.sections.conclusions import conclusions, times_sentence
 from experiments.report.sections.dissertation import FOLLOWING
 from experiments.report.sections.hardware import gpus_table
 from experiments.report.sections.phases import TITLE as PHASES
@@ -362,6 +362,17 @@ def test_a_comparison_claims_what_its_interval_allows(
     # A fifth more may be what the dissertation's stack adds, if that is evaluation: here is less of it.
     excluded = "" if spark == 1.2 else said_first.pop(0)
     assert said in said_first[0] and ("is excluded here" in excluded) is (spark != 1.2)
+
+
+def test_many_comparisons_are_counted_by_verdict(tmp_path: Path) -> None:
+    (same,) = analyse(seeds(tmp_path / "same", 1.0, 0.001)).comparisons
+    (unclear,) = analyse(seeds(tmp_path / "open", 1.01, 0.03)).comparisons
+    assert times_sentence([*[unclear] * 6, same], "ddp") == (
+        "Training, against ddp: "
+        "spark can't be told apart from it (0.95 to 1.07 times) in 6 of 7 comparisons; "
+        "spark takes the same time within 3 % in 1 of 7 comparisons, from 5 pairs of runs each."
+    )
+    assert "(0.95 to 1.07 times) in all of 7 comparisons, from" in times_sentence([unclear] * 7, "ddp")
 
 
 @pytest.mark.parametrize(
