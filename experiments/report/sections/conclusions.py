@@ -170,8 +170,8 @@ def _by_verdict(compared: Sequence[StackComparison]) -> list[str]:
     among = Counter(each.cell.stack for each in compared)
     said = []
     for (stack, _), group in sorted(groups.items(), key=lambda item: (item[0][0], -len(item[1]))):
-        share = "all" if len(group) == among[stack] else f"{len(group)}"
-        said.append(f"{stack} {_verdict(group)} in {share} of {counted(among[stack], 'comparison')}")
+        share = "all" if len(group) == among[stack] else f"{len(group)} of"
+        said.append(f"{stack} {_verdict(group)} in {share} {counted(among[stack], 'comparison')}")
     return said
 
 

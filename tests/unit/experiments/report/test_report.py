@@ -372,7 +372,7 @@ def test_many_comparisons_are_counted_by_verdict(tmp_path: Path) -> None:
         "spark can't be told apart from it (0.95 to 1.07 times) in 6 of 7 comparisons; "
         "spark takes the same time within 3 % in 1 of 7 comparisons, from 5 pairs of runs each."
     )
-    assert "(0.95 to 1.07 times) in all of 7 comparisons, from" in times_sentence([unclear] * 7, "ddp")
+    assert "(0.95 to 1.07 times) in all 7 comparisons, from" in times_sentence([unclear] * 7, "ddp")
 
 
 @pytest.mark.parametrize(
