@@ -14,11 +14,14 @@ import threading
 import time
 import urllib.request
 from concurrent.futures import Future
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pyspark import SparkContext
+from py4j.java_gateway import JVMView
+from py4j.protocol import Py4JError
+from pyspark import SparkContext, __version__
 from pyspark.errors import PythonException
 from pyspark.sql import SparkSession
 
@@ -79,10 +82,29 @@ def main() -> int:
         return 1
     queue = watch_queue(given.master_ui, spec.run_id, given.queue_limit)
     spark = SparkSession.builder.appName(spec.run_id).getOrCreate()
+    jvm = spark.sparkContext._jvm
     try:
-        return _run(spark, spec, given, queue)
+        code = _run(spark, spec, given, queue)
     finally:
         spark.stop()
+    if code == 0 and jvm is not None:
+        end(jvm)
+    return code
+
+
+def end(jvm: JVMView) -> None:
+    """End the driver's JVM, which Spark 3.5.1 leaves running after a stage with a barrier (SPARK-49479).
+
+    spark-submit is that JVM, and a thread of the barrier keeps it. Spark 4's ends by itself.
+    """
+    if int(__version__.partition(".")[0]) >= 4:
+        return
+    # What was printed goes through the JVM.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # It ends before it can answer.
+    with suppress(Py4JError):
+        jvm.java.lang.System.exit(0)
 
 
 def _run(spark: SparkSession, spec: RunSpec, given: argparse.Namespace, queue: Future[float]) -> int:

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from training.data.prepare import Place, Prepared, prepare
@@ -59,3 +60,15 @@ def as_rank(environment: Mapping[str, str], function: Callable[..., Any], argume
     """Call `function` as the rank of this environment; its value is the process's exit code."""
     os.environ |= environment
     sys.exit(function(*arguments))
+
+
+def driver_that_ends(done: list[Any]) -> Any:
+    """A stand-in for the JVM of Spark's driver: asked to exit, it notes the code and is gone, unanswered."""
+    from py4j.protocol import Py4JNetworkError  # not every environment of the tests has it
+
+    def leave(code: int) -> None:
+        done.append(f"ended with {code}")
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    system = SimpleNamespace(exit=leave)
+    return SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system)))

@@ -19,7 +19,7 @@ import pytest
 pytest.importorskip("pyspark")
 from pyspark.status import SparkStageInfo
 
-from tests.unit.training.training_helpers import Datasets, data_spec, load, run_spec
+from tests.unit.training.training_helpers import Datasets, data_spec, driver_that_ends, load, run_spec
 from training.launchers import spark
 from training.spec import Conditions, RunSpec
 
@@ -155,6 +155,17 @@ def test_a_stage_whose_tasks_never_all_start_is_given_up(monkeypatch: pytest.Mon
     context = MadeUpContext(0, 1, 2, 0)
     start = spark.Start(context)  # type: ignore[arg-type]
     assert not context.cancelled.wait(1) and not start.given_up
+
+
+@pytest.mark.parametrize(("release", "said"), [("3.5.1", ["ended with 0"]), ("4.3.0", [])])
+def test_the_driver_of_spark_3_is_ended(
+    monkeypatch: pytest.MonkeyPatch, release: str, said: list[str]
+) -> None:
+    """On a stand-in for its JVM, which ends before it answers."""
+    done: list[str] = []
+    monkeypatch.setattr(spark, "__version__", release)
+    spark.end(driver_that_ends(done))
+    assert done == said
 
 
 def test_a_rank_uses_the_code_that_was_shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
