@@ -19,6 +19,8 @@ RUNS = {
     "why-evaluating-half": 70,
     "null-step": 70,
     "why-simulated": 132,
+    "spark-releases": 45,
+    "libraries": 45,
     "fingerprint": 75,
     "bits": 15,
     "bare-start": 45,
