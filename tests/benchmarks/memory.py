@@ -94,7 +94,7 @@ def with_each_saving(case: Case) -> list[Case]:
     """A plain case, and the same with each setting that saves memory."""
     return [
         case,
-        replace(case, accumulation=4),
+        replace(case, accumulation=min(4, case.batch)),
         replace(case, checkpointing=True),
         replace(case, bf16=True),
         replace(case, checkpointing=True, bf16=True),

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from tests.benchmarks import memory
-from tests.benchmarks.bert import Case
+from tests.benchmarks.bert import Case, work_of
 from tests.benchmarks.memory import Answer
 from tests.benchmarks.memory_case import Question
 from tests.unit.training.training_helpers import Datasets, data_spec
+from training.data.prepared import DESCRIPTION
 
 CASE = Case("tiny", length=16, batch=32)
 MIB = 1 << 20
@@ -226,3 +227,12 @@ def test_every_shape_is_asked_about_on_the_card() -> None:
     assert len({json.dumps(asdict(each)) for each in asked}) == len(asked)
     on_gpu = list(memory.questions("data", "cuda", 3 << 30, 256))
     assert not any(each.keeps_freed_memory for each in on_gpu) and len(on_gpu) == len(asked) - 4
+
+
+def test_every_question_is_one_that_a_run_could_have(datasets: Datasets, tmp_path: Path) -> None:
+    about = json.loads((datasets(data_spec()).path / DESCRIPTION).read_text(encoding="utf-8"))
+    about["spec"] |= {"max_length": 512, "train": 64}
+    (tmp_path / DESCRIPTION).write_text(json.dumps(about), encoding="utf-8")
+    for question in memory.questions(str(tmp_path), "cpu", budget=3072 * MIB, largest=32):
+        work = work_of(question.case, tmp_path)
+        assert work.gradient_accumulation == question.case.accumulation <= question.case.batch
