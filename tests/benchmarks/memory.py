@@ -186,7 +186,7 @@ def parts_table(answers: Sequence[Answer]) -> Table:
 
 
 def savings(answers: Sequence[Answer]) -> list[str]:
-    """What each setting leaves of the plain peak, a sentence for each."""
+    """What each setting takes of the plain peak, a sentence for each."""
     of_plain: dict[str, list[float]] = {}
     plain: dict[tuple[str, int], int] = {}
     for one in answers:
@@ -197,7 +197,7 @@ def savings(answers: Sequence[Answer]) -> list[str]:
     said = []
     for name, shares in of_plain.items():
         texts = dict.fromkeys(quantity(each, PERCENT) for each in sorted(shares))
-        said.append(f"`{name}` leaves {' to '.join(texts)} of the plain peak")
+        said.append(f"`{name}` takes {' to '.join(texts)} of the plain peak")
     return ["- " + ".\n- ".join(said) + "."] if said else []
 
 

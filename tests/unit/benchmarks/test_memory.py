@@ -125,7 +125,7 @@ def test_parts_stand_beside_arithmetic_and_the_plain_peak() -> None:
         "plain", "11.0 (10.0)", "11.0 (10.0)", "22.0 (20.0)", "66.0 (60.0)", "110.0 (100.0)", "100 %",
     ]  # fmt: skip
     assert table.texts[1][1] == "precision: bf16" and table.texts[1][-1] == "50 %"
-    assert memory.savings(answers) == ["- `precision: bf16` leaves 50 % of the plain peak."]
+    assert memory.savings(answers) == ["- `precision: bf16` takes 50 % of the plain peak."]
     assert memory.savings(answers[:1]) == []
     assert memory.parameters(answers) == "Parameters: BERT-tiny 2.6 million."
 
