@@ -158,6 +158,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("rank-0", 15),
         ("two-users", 26),
         ("bits", 15),
+        ("equal-speed", 40),
         ("growth", 63),
         ("fast", 130),
         ("bare-start", 65),
