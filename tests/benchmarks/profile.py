@@ -26,7 +26,7 @@ from tests.benchmarks import flop
 from tests.benchmarks.bert import SHAPES, Bert, Case, begin, step, work_of
 from tests.benchmarks.engine import Alone
 from tests.benchmarks.machine import described
-from tests.benchmarks.operators import OPTIMISER, ROWS, STEP, Ranges, times_of
+from tests.benchmarks.operators import OPTIMISER, ROWS, STEP, Ranges, seen_in, times_of
 from tests.benchmarks.pages import machine_table, markdown
 from tests.benchmarks.peaks import (
     Peak,
@@ -36,6 +36,7 @@ from tests.benchmarks.peaks import (
     on_one_core,
     products_of,
 )
+from tests.benchmarks.profiler_cost import OPERATORS, Cost, measured
 from training.errors import DataError
 from training.job import set_arithmetic
 from training.metrics.phases import Phases
@@ -63,9 +64,10 @@ Means over {steps} steps with torch's profiler and as many without it, in turns,
 Written by `python -m tests.benchmarks.profile --length {length}`.
 """
 BY_OPERATOR: Final = """\
-Shares of a step without the profiler, and ms of a step with it in brackets (of the last three rows: as they
-say). An operator's time is what it takes itself, without the operators that it calls. Attention's matrix
-products are attention's. What is not in any operator is Python and autograd's own work."""
+Shares of a step without the profiler, and ms in brackets. An operator's time is what it takes itself,
+without the operators that it calls. Attention's matrix products are attention's. What is not in any operator
+is Python and autograd's own work. What the profiler takes for each operator is taken off, off its own row and
+its caller's: {own} and {caller} us, measured just before on one operator that calls {operators} small ones."""
 BESIDE_PEAK: Final = """\
 FLOP of a step's matrix products, counted, and by arithmetic in brackets; time is that of a step without the
 profiler. The peak is that of the fastest product (rows x inner length x columns) in the precision of the
@@ -84,7 +86,9 @@ class Profile:
     steps: int  # with the profiler, and as many without it
     unprofiled_ms: float
     profiled_ms: float
-    rows_ms: Mapping[str, float]  # of a step with the profiler, by `operators.ROWS`
+    rows_ms: Mapping[str, float]  # of a step with the profiler, by `operators.ROWS`, without what that takes
+    events: float  # that the profiler saw in a step
+    profiler: Cost  # of each of them
     flop: float  # of a step, counted
     flop_by_arithmetic: float
     parameters: int
@@ -115,12 +119,13 @@ def batches(case: Case, count: int) -> list[torch.Tensor]:
     return [torch.arange(case.batch) + number * case.batch for number in range(count)]
 
 
-def measure(case: Case, data: Path, rounds: int = ROUNDS, count: int = BATCHES) -> Profile:
+def measure(case: Case, data: Path, cost: Cost, rounds: int = ROUNDS, count: int = BATCHES) -> Profile:
     """Profile a case; a first round warms up and does not count.
 
     Args:
         case: what to profile, on the CPU.
         data: folder of the prepared data set.
+        cost: what the profiler takes for each operator here.
         rounds: in each, all batches are computed with the profiler and without it.
         count: of different batches.
 
@@ -137,19 +142,26 @@ def measure(case: Case, data: Path, rounds: int = ROUNDS, count: int = BATCHES) 
     )
     seconds = {True: 0.0, False: 0.0}
     rows: Counter[str] = Counter()
+    events = 0
     for turn in range(rounds + 1):
         # Each goes first in half of the rounds, so that a drift of the machine affects both.
         for profiled in (turn % 2 == 0, turn % 2 == 1):
-            spent, found = profiled_steps(training, taken) if profiled else (plain_steps(training, taken), {})
+            if profiled:
+                spent, found, seen = profiled_steps(training, taken, cost)
+            else:
+                spent, found, seen = plain_steps(training, taken), {}, 0
             if turn:
                 seconds[profiled] += spent
                 rows.update(found)
+                events += seen
     return Profile(
         case,
         steps,
         seconds[False] / steps * 1000,
         seconds[True] / steps * 1000,
         {name: rows[name] / steps for name in ROWS},
+        events / steps,
+        cost,
         products,
         computed / count,
         sum(each.numel() for each in training.model.parameters()),
@@ -173,8 +185,10 @@ def plain_steps(training: Training, taken: Sequence[torch.Tensor]) -> float:
     return time.perf_counter() - began
 
 
-def profiled_steps(training: Training, taken: Sequence[torch.Tensor]) -> tuple[float, dict[str, float]]:
-    """Seconds of some steps with torch's profiler, and milliseconds of all of them by row."""
+def profiled_steps(
+    training: Training, taken: Sequence[torch.Tensor], cost: Cost
+) -> tuple[float, dict[str, float], int]:
+    """Seconds of some steps with torch's profiler, milliseconds of all by row, and how many events it saw."""
     usual, ranges = training.phases, Ranges()
     training.phases = ranges
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
@@ -185,7 +199,8 @@ def profiled_steps(training: Training, taken: Sequence[torch.Tensor]) -> tuple[f
                 ranges.end()
         spent = time.perf_counter() - began
     training.phases = usual
-    return spent, times_of(profiler.events())
+    events = profiler.events()
+    return spent, times_of(events, cost), seen_in(events)
 
 
 def rows_table(profiles: Sequence[Profile]) -> Table:
@@ -206,18 +221,23 @@ def rows_table(profiles: Sequence[Profile]) -> Table:
         return {one.case.settings: getattr(one, what) for one in profiles}
 
     sums = {one.case.settings: sum(one.rows_ms.values()) for one in profiles}
+    taken = {one.case.settings: one.events * one.profiler.both / 1000 for one in profiles}
     left = {one.case.settings: one.unprofiled_ms - sums[one.case.settings] for one in profiles}
     rows = [row(name, {one.case.settings: one.rows_ms[name] for one in profiles}) for name in ROWS]
     rows += [
         row("sum of the rows above", sums),
-        row("left over; below zero: profiling takes it", left),
+        row("left over", left),
         row("a step without the profiler", each("unprofiled_ms")),
         row("a step with the profiler", each("profiled_ms")),
+        row("taken off the rows, as the profiler's", taken),
     ]
     names = [one.case.settings for one in profiles]
+    cost = profiles[0].profiler
     return Table(
         "A step by operator",
-        BY_OPERATOR,
+        BY_OPERATOR.format(
+            own=number(cost.own, TENTHS), caller=number(cost.caller, TENTHS), operators=number(OPERATORS)
+        ),
         columns("", *names, words=("",)),
         rows,
         after=[closeness(profiles)],
@@ -344,9 +364,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             "tuned" if keep_freed_memory() else "stock, as this C library can't keep freed memory"
         )
         limits = measure_limits(todo[0], array)
+        cost = measured()
         profiles = []
         for case in todo:
-            profiles.append(measure(case, given.data, given.rounds))
+            profiles.append(measure(case, given.data, cost, given.rounds))
             print(f"{case.settings}: {number(profiles[-1].unprofiled_ms, TENTHS)} ms a step", flush=True)
     except DataError as error:
         sys.stderr.write(f"{error}\n")

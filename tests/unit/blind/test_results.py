@@ -14,9 +14,7 @@ ROWS = kept(WHY / "hidden-causes.csv")
 
 def test_every_fault_was_hidden_once_with_each_of_three_seeds() -> None:
     assert {row.job for row in ROWS} == {"simulated"}
-    assert sorted((row.seed, row.fault) for row in ROWS) == sorted(
-        product((1, 2, 3), faults_of("simulated"))
-    )
+    assert sorted((row.seed, row.fault) for row in ROWS) == sorted(product((1, 2, 3), faults_of("simulated")))
 
 
 def test_each_plan_is_the_one_that_its_seed_draws() -> None:
