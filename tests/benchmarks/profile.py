@@ -67,7 +67,7 @@ BY_OPERATOR: Final = """\
 Shares of a step without the profiler, and ms in brackets. An operator's time is what it takes itself,
 without the operators that it calls. Attention's matrix products are attention's. What is not in any operator
 is Python and autograd's own work. What the profiler takes for each operator is taken off, off its own row and
-its caller's: {own} and {caller} us, measured just before on one operator that calls {operators} small ones."""
+its caller's: {own} and {caller} us, measured just before on an operator that calls {operators} small ones."""
 BESIDE_PEAK: Final = """\
 FLOP of a step's matrix products, counted, and by arithmetic in brackets; time is that of a step without the
 profiler. The peak is that of the fastest product (rows x inner length x columns) in the precision of the

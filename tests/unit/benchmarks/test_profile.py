@@ -187,7 +187,7 @@ def made_up(rows: float, case: Case = CASE) -> Profile:
 
 def test_rows_are_shares_of_a_step_and_what_is_left_is_a_row() -> None:
     table = benchmark.rows_table([made_up(101 / len(ROWS))])
-    assert "its caller's: 0.5 and 1.3 us, measured just before on one operator that calls 200" in table.before
+    assert "its caller's: 0.5 and 1.3 us, measured just before on an operator that calls 200" in table.before
     texts = table.texts
     assert [row[0] for row in texts[: len(ROWS)]] == list(ROWS)
     assert texts[len(ROWS) :] == [
