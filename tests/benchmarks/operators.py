@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from torch.profiler import record_function
 
-from tests.benchmarks.profiler_cost import Cost
 from training.metrics.phases import Phases
 
 PHASE: Final = "phase: "
@@ -114,27 +113,24 @@ class Ranges(Phases):
         self._range = None
 
 
-def times_of(events: Iterable[Any], cost: Cost) -> dict[str, float]:
-    """Milliseconds by row, in all steps that torch's profiler saw; each is in a range named `STEP`.
+def times_of(events: Iterable[Any]) -> tuple[dict[str, float], dict[str, int]]:
+    """What torch's profiler saw in all steps, by row; each step is in a range named `STEP`.
 
     Args:
         events: the profiler's, with their callers (`cpu_parent`) and the time they take themselves, in us.
-        cost: what the profiler took for each of them, which is taken off its row and its caller's.
+
+    Returns:
+        Milliseconds, and how many operators and ranges were called from the row.
     """
-    found = dict.fromkeys(ROWS, 0.0)
+    times, calls = dict.fromkeys(ROWS, 0.0), dict.fromkeys(ROWS, 0)
     for event in events:
         names = _names(event)
         if names[-1] != STEP:
             continue
-        found[row_of(names)] += (event.self_cpu_time_total - cost.own) / 1000
+        times[row_of(names)] += event.self_cpu_time_total / 1000
         if len(names) > 1:
-            found[row_of(names[1:])] -= cost.caller / 1000
-    return found
-
-
-def seen_in(events: Iterable[Any]) -> int:
-    """How many operators and ranges torch's profiler saw in all steps."""
-    return sum(_names(event)[-1] == STEP for event in events)
+            calls[row_of(names[1:])] += 1
+    return times, calls
 
 
 def _names(event: Any) -> list[str]:

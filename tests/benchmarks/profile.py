@@ -26,7 +26,7 @@ from tests.benchmarks import flop
 from tests.benchmarks.bert import SHAPES, Bert, Case, begin, step, work_of
 from tests.benchmarks.engine import Alone
 from tests.benchmarks.machine import described
-from tests.benchmarks.operators import OPTIMISER, ROWS, STEP, Ranges, seen_in, times_of
+from tests.benchmarks.operators import OPTIMISER, ROWS, STEP, Ranges, times_of
 from tests.benchmarks.pages import machine_table, markdown
 from tests.benchmarks.peaks import (
     Peak,
@@ -36,7 +36,6 @@ from tests.benchmarks.peaks import (
     on_one_core,
     products_of,
 )
-from tests.benchmarks.profiler_cost import OPERATORS, Cost, measured
 from training.errors import DataError
 from training.job import set_arithmetic
 from training.metrics.phases import Phases
@@ -66,8 +65,10 @@ Written by `python -m tests.benchmarks.profile --length {length}`.
 BY_OPERATOR: Final = """\
 Shares of a step without the profiler, and ms in brackets. An operator's time is what it takes itself,
 without the operators that it calls. Attention's matrix products are attention's. What is not in any operator
-is Python and autograd's own work. What the profiler takes for each operator is taken off, off its own row and
-its caller's: {own} and {caller} us, measured just before on an operator that calls {operators} small ones."""
+is Python and autograd's own work. What the profiler takes for an operator falls to the row that calls it, and
+is taken off there: {each} us, which is what all steps with the profiler took longer than those without it,
+over the operators that it saw. As it is one number for all columns, their sums tell whether it holds for
+each."""
 BESIDE_PEAK: Final = """\
 FLOP of a step's matrix products, counted, and by arithmetic in brackets; time is that of a step without the
 profiler. The peak is that of the fastest product (rows x inner length x columns) in the precision of the
@@ -86,12 +87,15 @@ class Profile:
     steps: int  # with the profiler, and as many without it
     unprofiled_ms: float
     profiled_ms: float
-    rows_ms: Mapping[str, float]  # of a step with the profiler, by `operators.ROWS`, without what that takes
-    events: float  # that the profiler saw in a step
-    profiler: Cost  # of each of them
+    rows_ms: Mapping[str, float]  # of a step with the profiler, by `operators.ROWS`
+    calls: Mapping[str, float]  # of operators and ranges in a step, by the row that calls them
     flop: float  # of a step, counted
     flop_by_arithmetic: float
     parameters: int
+
+    def without(self, profiler_us: float) -> dict[str, float]:
+        """Ms by row, without the us that the profiler takes for each call."""
+        return {name: spent - self.calls[name] * profiler_us / 1000 for name, spent in self.rows_ms.items()}
 
 
 @dataclass(frozen=True)
@@ -119,13 +123,12 @@ def batches(case: Case, count: int) -> list[torch.Tensor]:
     return [torch.arange(case.batch) + number * case.batch for number in range(count)]
 
 
-def measure(case: Case, data: Path, cost: Cost, rounds: int = ROUNDS, count: int = BATCHES) -> Profile:
+def measure(case: Case, data: Path, rounds: int = ROUNDS, count: int = BATCHES) -> Profile:
     """Profile a case; a first round warms up and does not count.
 
     Args:
         case: what to profile, on the CPU.
         data: folder of the prepared data set.
-        cost: what the profiler takes for each operator here.
         rounds: in each, all batches are computed with the profiler and without it.
         count: of different batches.
 
@@ -141,27 +144,26 @@ def measure(case: Case, data: Path, cost: Cost, rounds: int = ROUNDS, count: int
         flop.by_arithmetic(workload.shape, lengths(workload, chosen), workload.outputs) for chosen in taken
     )
     seconds = {True: 0.0, False: 0.0}
-    rows: Counter[str] = Counter()
-    events = 0
+    times: Counter[str] = Counter()
+    calls: Counter[str] = Counter()
     for turn in range(rounds + 1):
         # Each goes first in half of the rounds, so that a drift of the machine affects both.
         for profiled in (turn % 2 == 0, turn % 2 == 1):
             if profiled:
-                spent, found, seen = profiled_steps(training, taken, cost)
+                spent, ms, called = profiled_steps(training, taken)
             else:
-                spent, found, seen = plain_steps(training, taken), {}, 0
+                spent, ms, called = plain_steps(training, taken), {}, {}
             if turn:
                 seconds[profiled] += spent
-                rows.update(found)
-                events += seen
+                times.update(ms)
+                calls.update(called)
     return Profile(
         case,
         steps,
         seconds[False] / steps * 1000,
         seconds[True] / steps * 1000,
-        {name: rows[name] / steps for name in ROWS},
-        events / steps,
-        cost,
+        {name: times[name] / steps for name in ROWS},
+        {name: calls[name] / steps for name in ROWS},
         products,
         computed / count,
         sum(each.numel() for each in training.model.parameters()),
@@ -186,9 +188,9 @@ def plain_steps(training: Training, taken: Sequence[torch.Tensor]) -> float:
 
 
 def profiled_steps(
-    training: Training, taken: Sequence[torch.Tensor], cost: Cost
-) -> tuple[float, dict[str, float], int]:
-    """Seconds of some steps with torch's profiler, milliseconds of all by row, and how many events it saw."""
+    training: Training, taken: Sequence[torch.Tensor]
+) -> tuple[float, dict[str, float], dict[str, int]]:
+    """Seconds of some steps with torch's profiler, and milliseconds and calls of all by row."""
     usual, ranges = training.phases, Ranges()
     training.phases = ranges
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
@@ -199,8 +201,13 @@ def profiled_steps(
                 ranges.end()
         spent = time.perf_counter() - began
     training.phases = usual
-    events = profiler.events()
-    return spent, times_of(events, cost), seen_in(events)
+    return spent, *times_of(profiler.events())
+
+
+def profiler_us(profiles: Sequence[Profile]) -> float:
+    """Microseconds that the profiler takes for a call; 0 where steps with it are not slower."""
+    longer = sum(one.profiled_ms - one.unprofiled_ms for one in profiles)
+    return max(longer, 0.0) * 1000 / sum(sum(one.calls.values()) for one in profiles)
 
 
 def rows_table(profiles: Sequence[Profile]) -> Table:
@@ -220,10 +227,13 @@ def rows_table(profiles: Sequence[Profile]) -> Table:
     def each(what: str) -> dict[str, float]:
         return {one.case.settings: getattr(one, what) for one in profiles}
 
-    sums = {one.case.settings: sum(one.rows_ms.values()) for one in profiles}
-    taken = {one.case.settings: one.events * one.profiler.both / 1000 for one in profiles}
+    us = profiler_us(profiles)
+    found = {one.case.settings: one.without(us) for one in profiles}
+    sums = {settings: sum(rows_ms.values()) for settings, rows_ms in found.items()}
+    taken = {one.case.settings: sum(one.rows_ms.values()) - sums[one.case.settings] for one in profiles}
     left = {one.case.settings: one.unprofiled_ms - sums[one.case.settings] for one in profiles}
-    rows = [row(name, {one.case.settings: one.rows_ms[name] for one in profiles}) for name in ROWS]
+    shares = {one.case.settings: sums[one.case.settings] / one.unprofiled_ms for one in profiles}
+    rows = [row(name, {settings: rows_ms[name] for settings, rows_ms in found.items()}) for name in ROWS]
     rows += [
         row("sum of the rows above", sums),
         row("left over", left),
@@ -232,25 +242,21 @@ def rows_table(profiles: Sequence[Profile]) -> Table:
         row("taken off the rows, as the profiler's", taken),
     ]
     names = [one.case.settings for one in profiles]
-    cost = profiles[0].profiler
     return Table(
         "A step by operator",
-        BY_OPERATOR.format(
-            own=number(cost.own, TENTHS), caller=number(cost.caller, TENTHS), operators=number(OPERATORS)
-        ),
+        BY_OPERATOR.format(each=number(us, TENTHS)),
         columns("", *names, words=("",)),
         rows,
-        after=[closeness(profiles)],
+        after=[closeness(shares)],
     )
 
 
-def closeness(profiles: Sequence[Profile]) -> str:
-    """Whether the rows add up to a step."""
-    off = {one.case.settings: sum(one.rows_ms.values()) / one.unprofiled_ms - 1 for one in profiles}
+def closeness(shares: Mapping[str, float]) -> str:
+    """Whether the rows add up to a step: the share that they do, by settings."""
     far = [
-        f"{name} ({quantity(share, replace(SHARE, signed=True))})"
-        for name, share in off.items()
-        if abs(share) > CLOSE
+        f"{name} ({quantity(share - 1, replace(SHARE, signed=True))})"
+        for name, share in shares.items()
+        if abs(share - 1) > CLOSE
     ]
     if far:
         return (
@@ -285,16 +291,18 @@ def peak_table(profiles: Sequence[Profile], limits: Limits) -> Table:
 def optimiser_table(profiles: Sequence[Profile], limits: Limits) -> Table:
     """What the optimiser moves, beside what the core can move."""
     rows: list[list[Value | str]] = []
+    us = profiler_us(profiles)
     for one in profiles:
         moved = ADAMW_BYTES * one.parameters
-        rate = moved / one.rows_ms[OPTIMISER] * 1000
+        spent = one.without(us)[OPTIMISER]
+        rate = moved / spent * 1000
         cells = [Value(limits.bandwidth[name] / GIGA, TENTHS) for name in ("copy", "triad")]
         rows.append(
             [
                 one.case.settings,
                 Value(one.parameters / 1e6, TENTHS),
                 Value(moved / MIB),
-                Value(one.rows_ms[OPTIMISER], TENTHS),
+                Value(spent, TENTHS),
                 Value(rate / GIGA, TENTHS),
                 *cells,
                 Value(rate / limits.bandwidth["triad"], PERCENT),
@@ -364,17 +372,21 @@ def main(argv: Sequence[str] | None = None) -> int:
             "tuned" if keep_freed_memory() else "stock, as this C library can't keep freed memory"
         )
         limits = measure_limits(todo[0], array)
-        cost = measured()
         profiles = []
         for case in todo:
-            profiles.append(measure(case, given.data, cost, given.rounds))
+            profiles.append(measure(case, given.data, given.rounds))
             print(f"{case.settings}: {number(profiles[-1].unprofiled_ms, TENTHS)} ms a step", flush=True)
     except DataError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     given.out.mkdir(parents=True, exist_ok=True)
     base = given.out / f"profile-{given.length}"
-    found = {"machine": machine, "limits": asdict(limits), "profiles": [asdict(each) for each in profiles]}
+    found = {
+        "machine": machine,
+        "limits": asdict(limits),
+        "profiler_us": profiler_us(profiles),
+        "profiles": [asdict(each) for each in profiles],
+    }
     write_json(base.with_suffix(".json"), found)
     text = page(given.length, profiles, limits, machine)
     base.with_suffix(".md").write_text(text, encoding="utf-8")
