@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -48,6 +47,8 @@ CLIPPED: Final = 1.0  # the largest norm of a step's gradients
 BATCHES: Final = 8  # of samples, which every round takes
 ROUNDS: Final = 5
 SHARE: Final = replace(PERCENT, digits=1)
+CALIBRATION: Final = Case(length=16, batch=4, clip_gradients=CLIPPED)  # tells what the profiler takes
+CALIBRATION_ROUNDS: Final = 50
 CLOSE: Final = 0.02  # how far the rows' sum may be from a step
 GIGA: Final = 1e9
 MIB: Final = 1 << 20
@@ -59,16 +60,16 @@ INTRODUCTION: Final = """\
 
 A step of the engine (data, forward and backward pass, clipping, AdamW) on one core and one thread: BERT-tiny
 ({shape}), batch {batch} of {length} tokens, dropout 0.1.
-Means over {steps} steps with torch's profiler and as many without it, in turns, on the same samples.
+Means over {batches} batches. Each was computed {rounds} times with torch's profiler and as often without it,
+in turns, and the fastest of each counts.
 Written by `python -m tests.benchmarks.profile --length {length}`.
 """
 BY_OPERATOR: Final = """\
 Shares of a step without the profiler, and ms in brackets. An operator's time is what it takes itself,
 without the operators that it calls. Attention's matrix products are attention's. What is not in any operator
 is Python and autograd's own work. What the profiler takes for an operator falls to the row that calls it, and
-is taken off there: {each} us, which is what all steps with the profiler took longer than those without it,
-over the operators that it saw. As it is one number for all columns, their sums tell whether it holds for
-each."""
+is taken off there: {each} us, measured just before in the same way, on steps of {batch} samples of {length}
+tokens, which are next to nothing else."""
 BESIDE_PEAK: Final = """\
 FLOP of a step's matrix products, counted, and by arithmetic in brackets; time is that of a step without the
 profiler. The peak is that of the fastest product (rows x inner length x columns) in the precision of the
@@ -80,11 +81,21 @@ STREAM does, over arrays of {array} MiB. What stays in a cache from step to step
 
 
 @dataclass(frozen=True)
+class Seen:
+    """What torch's profiler saw of one step."""
+
+    seconds: float
+    rows_ms: Mapping[str, float]
+    calls: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class Profile:
-    """A step of a case, as a mean over many."""
+    """A step of a case, as a mean over the fastest of each batch."""
 
     case: Case
-    steps: int  # with the profiler, and as many without it
+    batches: int
+    rounds: int  # in which each batch was computed with the profiler, and without it
     unprofiled_ms: float
     profiled_ms: float
     rows_ms: Mapping[str, float]  # of a step with the profiler, by `operators.ROWS`
@@ -92,6 +103,11 @@ class Profile:
     flop: float  # of a step, counted
     flop_by_arithmetic: float
     parameters: int
+
+    @property
+    def profiler_us(self) -> float:
+        """Microseconds that the profiler takes for a call; 0 where steps with it are not slower."""
+        return max(self.profiled_ms - self.unprofiled_ms, 0.0) * 1000 / sum(self.calls.values())
 
     def without(self, profiler_us: float) -> dict[str, float]:
         """Ms by row, without the us that the profiler takes for each call."""
@@ -138,34 +154,31 @@ def measure(case: Case, data: Path, rounds: int = ROUNDS, count: int = BATCHES) 
     workload = Bert(case, data)
     training = begin(workload, Phases(), Alone())
     taken = batches(case, count)
-    steps = rounds * count
-    products = sum(flop.counted(training, chosen) for chosen in taken) / count
-    computed = sum(
-        flop.by_arithmetic(workload.shape, lengths(workload, chosen), workload.outputs) for chosen in taken
-    )
-    seconds = {True: 0.0, False: 0.0}
-    times: Counter[str] = Counter()
-    calls: Counter[str] = Counter()
+    plain: list[list[float]] = [[] for _ in taken]
+    profiled: list[list[Seen]] = [[] for _ in taken]
     for turn in range(rounds + 1):
-        # Each goes first in half of the rounds, so that a drift of the machine affects both.
-        for profiled in (turn % 2 == 0, turn % 2 == 1):
-            if profiled:
-                spent, ms, called = profiled_steps(training, taken)
-            else:
-                spent, ms, called = plain_steps(training, taken), {}, {}
-            if turn:
-                seconds[profiled] += spent
-                times.update(ms)
-                calls.update(called)
+        for number_of, chosen in enumerate(taken):
+            # Each goes first in half of the turns, so that a drift of the machine affects both.
+            for with_profiler in (turn % 2 == 0, turn % 2 == 1):
+                if with_profiler:
+                    profiled[number_of].append(profiled_step(training, chosen))
+                else:
+                    plain[number_of].append(seconds_of(training, chosen))
+    fastest = [min(found[1:], key=lambda seen: seen.seconds) for found in profiled]
     return Profile(
         case,
-        steps,
-        seconds[False] / steps * 1000,
-        seconds[True] / steps * 1000,
-        {name: times[name] / steps for name in ROWS},
-        {name: calls[name] / steps for name in ROWS},
-        products,
-        computed / count,
+        count,
+        rounds,
+        sum(min(found[1:]) for found in plain) / count * 1000,
+        sum(seen.seconds for seen in fastest) / count * 1000,
+        {name: sum(seen.rows_ms[name] for seen in fastest) / count for name in ROWS},
+        {name: sum(seen.calls[name] for seen in fastest) / count for name in ROWS},
+        sum(flop.counted(training, chosen) for chosen in taken) / count,
+        sum(
+            flop.by_arithmetic(workload.shape, lengths(workload, chosen), workload.outputs)
+            for chosen in taken
+        )
+        / count,
         sum(each.numel() for each in training.model.parameters()),
     )
 
@@ -179,39 +192,29 @@ def lengths(workload: Bert, chosen: torch.Tensor) -> list[int]:
     return found
 
 
-def plain_steps(training: Training, taken: Sequence[torch.Tensor]) -> float:
-    """Seconds of some steps."""
+def seconds_of(training: Training, chosen: torch.Tensor) -> float:
+    """Of a step."""
     began = time.perf_counter()
-    for chosen in taken:
-        step(training, chosen)
+    step(training, chosen)
     return time.perf_counter() - began
 
 
-def profiled_steps(
-    training: Training, taken: Sequence[torch.Tensor]
-) -> tuple[float, dict[str, float], dict[str, int]]:
-    """Seconds of some steps with torch's profiler, and milliseconds and calls of all by row."""
+def profiled_step(training: Training, chosen: torch.Tensor) -> Seen:
+    """A step with torch's profiler."""
     usual, ranges = training.phases, Ranges()
     training.phases = ranges
     with profile(activities=[ProfilerActivity.CPU]) as profiler:
         began = time.perf_counter()
-        for chosen in taken:
-            with record_function(STEP):
-                step(training, chosen)
-                ranges.end()
-        spent = time.perf_counter() - began
+        with record_function(STEP):
+            step(training, chosen)
+            ranges.end()
+        seconds = time.perf_counter() - began
     training.phases = usual
-    return spent, *times_of(profiler.events())
+    return Seen(seconds, *times_of(profiler.events()))
 
 
-def profiler_us(profiles: Sequence[Profile]) -> float:
-    """Microseconds that the profiler takes for a call; 0 where steps with it are not slower."""
-    longer = sum(one.profiled_ms - one.unprofiled_ms for one in profiles)
-    return max(longer, 0.0) * 1000 / sum(sum(one.calls.values()) for one in profiles)
-
-
-def rows_table(profiles: Sequence[Profile]) -> Table:
-    """A step's time by kind of operator, in shares of a step without the profiler."""
+def rows_table(profiles: Sequence[Profile], us: float) -> Table:
+    """A step by operator, in shares of a step without the profiler, which takes `us` for a call."""
 
     def row(name: str, of: Mapping[str, float]) -> list[Value | str]:
         shares = (
@@ -227,7 +230,6 @@ def rows_table(profiles: Sequence[Profile]) -> Table:
     def each(what: str) -> dict[str, float]:
         return {one.case.settings: getattr(one, what) for one in profiles}
 
-    us = profiler_us(profiles)
     found = {one.case.settings: one.without(us) for one in profiles}
     sums = {settings: sum(rows_ms.values()) for settings, rows_ms in found.items()}
     taken = {one.case.settings: sum(one.rows_ms.values()) - sums[one.case.settings] for one in profiles}
@@ -244,7 +246,9 @@ def rows_table(profiles: Sequence[Profile]) -> Table:
     names = [one.case.settings for one in profiles]
     return Table(
         "A step by operator",
-        BY_OPERATOR.format(each=number(us, TENTHS)),
+        BY_OPERATOR.format(
+            each=number(us, TENTHS), batch=number(CALIBRATION.batch), length=number(CALIBRATION.length)
+        ),
         columns("", *names, words=("",)),
         rows,
         after=[closeness(shares)],
@@ -288,10 +292,9 @@ def peak_table(profiles: Sequence[Profile], limits: Limits) -> Table:
     )
 
 
-def optimiser_table(profiles: Sequence[Profile], limits: Limits) -> Table:
-    """What the optimiser moves, beside what the core can move."""
+def optimiser_table(profiles: Sequence[Profile], limits: Limits, us: float) -> Table:
+    """What the optimiser moves, beside what the core can move; the profiler takes `us` a call."""
     rows: list[list[Value | str]] = []
-    us = profiler_us(profiles)
     for one in profiles:
         moved = ADAMW_BYTES * one.parameters
         spent = one.without(us)[OPTIMISER]
@@ -324,16 +327,19 @@ def introduction(length: int, profiles: Sequence[Profile]) -> str:
         length=number(length),
         shape=", ".join(f"{number(value)} {name}" for name, value in SHAPES[first.case.shape].items()),
         batch=number(first.case.batch),
-        steps=number(first.steps),
+        batches=number(first.batches),
+        rounds=number(first.rounds),
     )
 
 
-def page(length: int, profiles: Sequence[Profile], limits: Limits, machine: Mapping[str, str]) -> str:
+def page(
+    length: int, profiles: Sequence[Profile], limits: Limits, us: float, machine: Mapping[str, str]
+) -> str:
     """All tables, as Markdown."""
     tables = [
-        rows_table(profiles),
+        rows_table(profiles, us),
         peak_table(profiles, limits),
-        optimiser_table(profiles, limits),
+        optimiser_table(profiles, limits, us),
         machine_table(machine),
     ]
     return "\n".join([introduction(length, profiles), *map(markdown, tables)])
@@ -355,7 +361,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, required=True, help="folder of a prepared data set")
     parser.add_argument("--length", type=int, default=128, help="tokens that its texts are cut to")
     parser.add_argument(
-        "--rounds", type=int, default=ROUNDS, help=f"of {BATCHES} steps with the profiler and as many without"
+        "--rounds",
+        type=int,
+        default=ROUNDS,
+        help=f"of {BATCHES} steps with the profiler and as many without ({ROUNDS})",
     )
     parser.add_argument(
         "--array-mb", type=int, help="MiB of each array that is moved, in place of 4 times the largest cache"
@@ -372,6 +381,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             "tuned" if keep_freed_memory() else "stock, as this C library can't keep freed memory"
         )
         limits = measure_limits(todo[0], array)
+        us = measure(CALIBRATION, given.data, CALIBRATION_ROUNDS).profiler_us
         profiles = []
         for case in todo:
             profiles.append(measure(case, given.data, given.rounds))
@@ -384,11 +394,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     found = {
         "machine": machine,
         "limits": asdict(limits),
-        "profiler_us": profiler_us(profiles),
+        "profiler_us": us,
         "profiles": [asdict(each) for each in profiles],
     }
     write_json(base.with_suffix(".json"), found)
-    text = page(given.length, profiles, limits, machine)
+    text = page(given.length, profiles, limits, us, machine)
     base.with_suffix(".md").write_text(text, encoding="utf-8")
     print(text)
     return 0

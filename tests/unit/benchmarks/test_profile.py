@@ -145,7 +145,7 @@ def test_bf16_and_fp32_steps_differ_and_both_are_steps(datasets: Datasets) -> No
 
 def test_a_whole_measurement_is_made_of_real_steps(datasets: Datasets) -> None:
     found = benchmark.measure(CASE, datasets(data_spec()).path, rounds=1, count=2)
-    assert (found.steps, found.flop) == (2, found.flop_by_arithmetic)
+    assert (found.batches, found.rounds, found.flop) == (2, 1, found.flop_by_arithmetic)
     assert sum(found.calls.values()) > 100
     assert found.unprofiled_ms > 0
     assert 0 < sum(found.rows_ms.values()) <= 1.01 * found.profiled_ms
@@ -171,20 +171,22 @@ def test_samples_are_cut_to_the_length(datasets: Datasets) -> None:
 def made_up(rows: float, case: Case = CASE) -> Profile:
     """A profile whose rows take so many ms each, of a step of 100 ms; one of them calls 1,000 operators."""
     calls = {**dict.fromkeys(ROWS, 0.0), OUTSIDE: 1000.0}
-    return Profile(case, 40, 100.0, 102.0, dict.fromkeys(ROWS, rows), calls, 1e8, 1e8, 1_000_000)
+    return Profile(case, 8, 5, 100.0, 102.0, dict.fromkeys(ROWS, rows), calls, 1e8, 1e8, 1_000_000)
 
 
 def test_what_the_profiler_takes_is_taken_off_the_row_that_calls() -> None:
-    first, second = made_up(9.0), replace(made_up(9.0), profiled_ms=104.0)
-    us = benchmark.profiler_us([first, second])
-    assert us == pytest.approx(3.0)  # 2 and 4 ms longer, with 1,000 operators each
-    assert first.without(us) == pytest.approx({**dict.fromkeys(ROWS, 9.0), OUTSIDE: 6.0})
-    assert benchmark.profiler_us([replace(first, profiled_ms=99.0)]) == 0
+    found = made_up(9.0)
+    assert found.profiler_us == pytest.approx(2.0)  # 2 ms longer, with 1,000 operators
+    assert replace(found, profiled_ms=99.0).profiler_us == 0
+    assert found.without(3.0) == pytest.approx({**dict.fromkeys(ROWS, 9.0), OUTSIDE: 6.0})
 
 
 def test_rows_are_shares_of_a_step_and_what_is_left_is_a_row() -> None:
-    table = benchmark.rows_table([made_up(103 / len(ROWS))])
-    assert "is taken off there: 2.0 us, which is" in " ".join(table.before.split())
+    table = benchmark.rows_table([made_up(103 / len(ROWS))], 2.0)
+    assert (
+        "is taken off there: 2.0 us, measured just before in the same way, on steps of 4 samples of 16"
+        in " ".join(table.before.split())
+    )
     texts = table.texts
     assert [row[0] for row in texts[: len(ROWS)]] == list(ROWS)
     assert [row[1] for row in texts[: len(ROWS)]] == ["9.4 % (9.4)"] * 10 + ["7.4 % (7.4)"]
@@ -200,7 +202,7 @@ def test_rows_are_shares_of_a_step_and_what_is_left_is_a_row() -> None:
 
 def test_rows_that_do_not_add_up_are_said() -> None:
     near, far = made_up(103 / len(ROWS)), made_up(107 / len(ROWS), replace(CASE, bf16=True))
-    (said,) = benchmark.rows_table([near, far]).after
+    (said,) = benchmark.rows_table([near, far], 2.0).after
     assert "**The rows do not add up to a step within 2 %: precision: bf16 (+5.0 %).**" in said
 
 
@@ -211,13 +213,13 @@ def test_shares_of_what_the_core_can_do() -> None:
         ["plain", "0.1 (0.1)", "1.0", "2.0 (4 x 5 x 6)", "50.0 %"],
         ["precision: bf16", "0.1 (0.1)", "1.0", "4.0 (7 x 8 x 9)", "25.0 %"],
     ]
-    assert benchmark.optimiser_table(profiles[:1], LIMITS).texts == [
+    assert benchmark.optimiser_table(profiles[:1], LIMITS, 2.0).texts == [
         ["plain", "1.0", "27", "10.0", "2.8", "1.0", "2.0", "140 %"]
     ]
 
 
 def test_the_page_has_every_table() -> None:
-    text = benchmark.page(128, [made_up(9.0)], LIMITS, {"processor": "made up"})
+    text = benchmark.page(128, [made_up(9.0)], LIMITS, 2.0, {"processor": "made up"})
     heads = [line for line in text.splitlines() if line.startswith("#")]
     assert heads == [
         "# Where a core's time goes, at 128 tokens",
