@@ -1,6 +1,7 @@
 """A script as people write them for torchrun: it knows nothing of whoever starts it."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -39,3 +40,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    # DistributedDataParallel keeps gloo's threads running here (torch 2.13), and one that still frees its
+    # last work while the interpreter ends aborts the process (pytorch/pytorch#190489).
+    sys.stdout.flush()
+    os._exit(0)
