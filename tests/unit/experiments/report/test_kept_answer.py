@@ -24,6 +24,7 @@ RUNS = {
     "fingerprint": 75,
     "bits": 15,
     "bare-start": 45,
+    "equal-speed": 30,
 }
 
 
