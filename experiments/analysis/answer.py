@@ -118,6 +118,12 @@ def unexplained(published: Mapping[int, float], found: Sequence[Suspect]) -> Sum
     return Sum(sum(there) / len(there) - known.mean, min(there) - known.high, max(there) - known.low)
 
 
+def too_wide(answer: Answer) -> list[Suspect]:
+    """The suspects that count for a step and, as far as their figures tell, could explain all of it."""
+    least = min(answer.published.step_ms.values(), default=0.0)
+    return [each for each in answer.counted("training") if each.bounds.high >= least]
+
+
 def _published(there: Dissertation, stack: str, baseline: str) -> Published:
     step_ms, once_s = {}, {}
     for workers in STEPS:

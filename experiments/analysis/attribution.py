@@ -30,6 +30,7 @@ from experiments.analysis.statistics import EXACT, Difference, differences_toget
 Measure = Literal["step_ms", "fixed_s", "launch_s"]
 MEASURES: Final[tuple[Measure, ...]] = ("step_ms", "fixed_s", "launch_s")
 MS: Final = 1000.0
+NO_SHARE: Final = 1e-9  # of a column of zeros and ones: what rounding leaves
 FEWEST: Final = 5  # blocks whose spread says how sure a cost is
 Matrix = npt.NDArray[np.float64]
 
@@ -179,6 +180,23 @@ def tell_apart(held: Sequence[frozenset[Term]], terms: Sequence[Term]) -> bool:
     """Whether runs for which these terms hold tell the terms apart, and from a level of all runs."""
     design = _design(held, terms)
     return bool(held) and int(np.linalg.matrix_rank(design)) == len(terms) + 1
+
+
+def including(
+    held: Sequence[frozenset[Term]], terms: Sequence[Term], others: Sequence[Term]
+) -> frozenset[Term]:
+    """Those of the terms, which these runs tell apart, whose costs include what the others take.
+
+    In these runs each of the others is a sum of terms, some of them taken off.
+    """
+    if not held or not others:
+        return frozenset()
+    columns = _design(held, others)[:, 1:]
+    # [1 + terms, others]
+    shares = np.linalg.lstsq(_design(held, terms), columns)[0]
+    return frozenset(
+        term for term, share in zip(terms, shares[1:], strict=True) if np.abs(share).max() > NO_SHARE
+    )
 
 
 def by_blocks(blocks: int) -> bool:

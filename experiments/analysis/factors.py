@@ -7,7 +7,7 @@ first is what these factors leave unexplained.
 
 The runs of one seed are one replicate of the design: a block of `attribution`, which does the arithmetic, in
 reference coding from the first value of each axis. With a full factorial design the effects are plain
-differences of means; a fraction of one will do, as long as no effect is the sum of others: those are named,
+differences of means; a fraction of one will do. Where an effect is the sum of others, all of these are named,
 and left out. A factor is taken not to change the effect of another one on the same stack; where a fraction is
 so small that such a change would look like a third factor's cost, that is said, too.
 """
@@ -32,6 +32,7 @@ from experiments.analysis.attribution import (
     Term,
     attribute,
     by_blocks,
+    including,
     noise_floors,
     tell_apart,
     times_of,
@@ -85,6 +86,7 @@ class Recipes:
     named: Cause | None  # of all measures, the largest cost in noise floors that may be claimed
     floors: Mapping[Measure, float]  # noise floors, of the measures that have one
     confounded: list[str]  # what the runs can't tell apart, in words
+    in_stack_alone: list[str]  # those of them that the cost of the stack itself includes
     mixed: Mapping[str, list[tuple[str, str]]]  # by factor: pairs whose interaction looks like its cost
     seeds: int
     seeds_left_out: int  # that lack runs, or have other cells than most
@@ -169,7 +171,9 @@ def _recipes(
     values = _values(whole)
     levels = [(name, value) for name, found in values.items() for value in found[1:]]
     terms = [UNEXPLAINED, *(Term(False, *each) for each in levels), *(Term(True, *each) for each in levels)]
-    kept, lost = _estimable(terms, [_held(cell, terms, other) for cell in whole])
+    held = [_held(cell, terms, other) for cell in whole]
+    kept, lost = _estimable(terms, held)
+    mixed = including(held, kept, lost)
     # A seed with other values would be counted among the first ones.
     known = {seed: runs for seed, runs in by_seed.items() if _has_only(values, runs)}
     solved = {
@@ -179,8 +183,9 @@ def _recipes(
     }
     if not levels or UNEXPLAINED not in kept or not solved:
         return None
-    told_apart = [each for each in levels if {Term(False, *each), Term(True, *each)} <= {*kept}]
+    told_apart = [each for each in levels if {Term(False, *each), Term(True, *each)} <= {*kept} - mixed]
     first = {name: found[0] for name, found in values.items()}
+    meant = {_text(value): value for cell in whole for value in cell.settings.values()}
     usual = [
         _times(record)["step_ms"]
         for runs in known.values()
@@ -210,7 +215,7 @@ def _recipes(
         costs[measure] = Costs(
             stack_alone=together[0],
             effects=[
-                FactorEffect(name, json.loads(value), json.loads(values[name][0]), *three)
+                FactorEffect(name, meant[value], meant[values[name][0]], *three)
                 for (name, value), *three in zip(
                     told_apart, together[1::3], together[2::3], together[3::3], strict=True
                 )
@@ -225,7 +230,16 @@ def _recipes(
         own_clock=_has_own_clock(cells[0]),
         named=found.named,
         floors=floors,
-        confounded=[_words(term, baseline, other) for term in lost],
+        confounded=[
+            _words(term, meant, baseline, other)
+            for term in terms
+            if term in lost or (term in mixed and term != UNEXPLAINED)
+        ],
+        in_stack_alone=[
+            _words(term, meant, baseline, other)
+            for term in lost
+            if UNEXPLAINED in including(held, kept, [term])
+        ],
         mixed=_mixed([cell for cell in whole if cell.stack == baseline], values),
         seeds=len(solved),
         seeds_left_out=len(by_seed) - len(solved),
@@ -315,9 +329,9 @@ def _has_own_clock(cell: Cell) -> bool:
     return any(own_ms(record) is not None for record in cell.records)
 
 
-def _words(term: Term, baseline: str, other: str) -> str:
+def _words(term: Term, meant: Mapping[str, Any], baseline: str, other: str) -> str:
     stack = other if term.stack else baseline
-    return f"{term.factor} {json.loads(term.value)} on {stack}" if term.factor else f"{stack} itself"
+    return f"{term.factor} {meant[term.value]} on {stack}" if term.factor else f"{stack} itself"
 
 
 def _has_time(record: Record) -> bool:

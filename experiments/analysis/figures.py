@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,6 +17,7 @@ from experiments.campaign.plan import PlannedRun
 from experiments.campaign.stacks import Setup, read_setup
 from experiments.matrix.references import Reference, references_in
 from experiments.records.record import RECORD, TEST, Arithmetic, Record
+from experiments.util.words import listed
 from training.spec import PHASES
 
 PREPARING: Final = "preparing"  # beside the phases: how long runs that begin with texts took to tokenise them
@@ -24,6 +26,23 @@ PROGRAM: Final = ("program", "training")  # of every run in a cell
 REPETITION: Final = "repetition"  # an axis that changes nothing but the run's name
 SHARES: Final = ("accuracy", "top_5_accuracy")  # metrics that are shares of a split's samples
 Z_95: Final = 1.959963984540054  # two-sided 95 % of the normal distribution
+
+
+class Parts(dict[str, Any]):
+    """A mapping as the value of an axis: equal to it, and named by those of its parts that vary."""
+
+    def __init__(self, value: Mapping[str, Any], varying: Iterable[str]) -> None:
+        super().__init__(value)
+        self.varying = {name: value[name] for name in varying if name in value}
+
+    def __str__(self) -> str:
+        """`heads 4 and hidden 256`, or a dash."""
+        parts = [f"{name} {_part_text(part)}" for name, part in self.varying.items()]
+        return listed(parts) if parts else "–"
+
+
+def _part_text(part: Any) -> str:
+    return part if isinstance(part, str) else json.dumps(part, sort_keys=True)
 
 
 @dataclass(frozen=True)
@@ -290,8 +309,13 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
         )
 
     cells = []
+    parts = _varying_parts([runs[0] for runs in groups.values()])
     for key, runs in groups.items():
-        axes = {name: value for name, value in runs[0].axes.items() if name != "seed"}
+        axes = {
+            name: Parts(value, parts[name]) if name in parts else value
+            for name, value in runs[0].axes.items()
+            if name != "seed"
+        }
         workers = runs[0].specification.work.workers
         records = found[key]
         base = [] if axes["stack"] == file.baseline else other(key, stack=file.baseline)
@@ -317,6 +341,21 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
             )
         )
     return _together(cells, file.looks)
+
+
+def _varying_parts(runs: Sequence[PlannedRun]) -> dict[str, list[str]]:
+    """The axes whose values are mappings, as a model's are: the names of the parts that are not alike in all.
+
+    A script's arguments are one part, and shown as a command line.
+    """
+    found = {}
+    for axis in {name for run in runs for name in run.axes}:
+        values = [run.axes.get(axis) for run in runs]
+        mappings = [value for value in values if isinstance(value, Mapping) and list(value) != ["arguments"]]
+        if len(mappings) == len(values):
+            names = sorted({name for value in mappings for name in value})
+            found[axis] = [name for name in names if len({repr(value.get(name, ...)) for value in mappings}) > 1]
+    return found
 
 
 def _together(cells: Sequence[Cell], looks: int) -> list[Cell]:

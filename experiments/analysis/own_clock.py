@@ -64,6 +64,11 @@ def own_clock(figures: Figures) -> list[OwnClock]:
     ]
 
 
+def measures_steps(figures: Figures) -> bool:
+    """Whether the runs are of a script that measures its steps itself, so that they are no training."""
+    return any(own_ms(record) is not None for record in figures.counting)
+
+
 def _pairs(cell: Cell, base: Cell) -> list[tuple[float, float]]:
     both = [(own_ms(own), own_ms(other)) for own, other in paired_by_seed(cell.records, base.records)]
     return [(own, other) for own, other in both if own is not None and other is not None]

@@ -1,7 +1,12 @@
-"""The effect of a setting: cells that differ in one axis only, compared with that axis's first value."""
+"""The effect of a setting: cells that differ in one axis only, compared with that axis's first value.
+
+Where a matrix has too few cells to tell the effects of its settings apart, as one of a few recipes has, each
+cell that differs in several is compared with the first one, too.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,22 +20,27 @@ from experiments.records.record import Record
 
 @dataclass(frozen=True)
 class SettingComparison:
-    """A cell against the one with the axis's first value and all else equal.
+    """A cell against the one with the first value of these axes and all else equal.
 
     Intervals of a kind hold for all comparisons.
     """
 
-    axis: str
+    axes: tuple[str, ...]
     cell: Cell
-    first: Any  # value of the axis
+    base: Cell
     ratio: Ratio  # of train_s
     more_a_step: Difference | None  # seconds of train_s; None: a step is of other samples with this value
     more_outside: Difference | None  # seconds of total_s less train_s
 
     @property
-    def value(self) -> Any:
-        """The cell's own value of the axis."""
-        return self.cell.axes[self.axis]
+    def values(self) -> list[Any]:
+        """The cell's own values of the axes."""
+        return [self.cell.axes[axis] for axis in self.axes]
+
+    @property
+    def first(self) -> list[Any]:
+        """The first values of the axes."""
+        return [self.base.axes[axis] for axis in self.axes]
 
     @property
     def outcome(self) -> Outcome:
@@ -49,16 +59,14 @@ def setting_comparisons(
         outside_s: the noise floor of the time outside it, in seconds.
     """
     found = []
-    first = figures.cells[0].axes if figures.cells and not figures.campaign.ladders else {}
-    for axis in (name for name in first if name not in (*USUAL_AXES, REPETITION)):
-        for cell in (each for each in figures.cells if REPETITION not in each.settings):
-            base = sibling(figures.cells, cell, **{axis: first[axis]})
-            if base is None or base is cell:
-                continue
-            pairs = paired_by_seed(cell.records, base.records)
-            ratio = time_ratio(pairs)
-            if ratio is not None:
-                found.append((axis, cell, first[axis], ratio, pairs))
+    cells = [each for each in figures.cells if REPETITION not in each.settings]
+    if figures.campaign.ladders:
+        cells = []
+    for axes, cell, base in (*_in_one(cells), *_in_several(cells)):
+        pairs = paired_by_seed(cell.records, base.records)
+        ratio = time_ratio(pairs)
+        if ratio is not None:
+            found.append((axes, cell, base, ratio, pairs))
     looks = figures.campaign.looks
     together = ratios_together([ratio for *_, ratio, _ in found], looks)
     outside = outside_together([pairs for *_, pairs in found], looks, outside_s)
@@ -66,10 +74,46 @@ def setting_comparisons(
     of_steps = iter(simultaneous([each for each in steps if each], looks))
     return [
         SettingComparison(
-            axis, cell, value, replace(ratio, floor=floor), next(of_steps) if step else None, around
+            axes, cell, base, replace(ratio, floor=floor), next(of_steps) if step else None, around
         )
-        for (axis, cell, value, *_), ratio, step, around in zip(found, together, steps, outside, strict=True)
+        for (axes, cell, base, *_), ratio, step, around in zip(found, together, steps, outside, strict=True)
     ]
+
+
+def _in_one(cells: Sequence[Cell]) -> Iterator[tuple[tuple[str, ...], Cell, Cell]]:
+    """An axis, a cell, and the one that has the axis's first value and is like it otherwise."""
+    first = _first(cells)
+    for axis in first:
+        for cell in cells:
+            base = sibling(cells, cell, **{axis: first[axis]})
+            if base is not None and base is not cell:
+                yield (axis,), cell, base
+
+
+def _in_several(cells: Sequence[Cell]) -> Iterator[tuple[tuple[str, ...], Cell, Cell]]:
+    """Axes, a cell that differs in all of them from the one with first values, and that one.
+
+    Only where cells with as many workers and epochs on a stack are too few to tell their axes' effects apart.
+    """
+    first = _first(cells)
+    groups: dict[tuple[str, int, int], list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault((cell.stack, cell.workers, cell.epochs), []).append(cell)
+    for group in groups.values():
+        base = sibling(group, group[0], **first)
+        varying = [axis for axis in first if len({repr(cell.axes[axis]) for cell in group}) > 1]
+        if base is None or len(group) > len(varying):
+            continue
+        for cell in group:
+            changed = tuple(axis for axis in varying if cell.axes[axis] != first[axis])
+            if len(changed) > 1:
+                yield changed, cell, base
+
+
+def _first(cells: Sequence[Cell]) -> dict[str, Any]:
+    """The first values of the axes that not every matrix has."""
+    axes = cells[0].axes if cells else {}
+    return {name: value for name, value in axes.items() if name not in (*USUAL_AXES, REPETITION)}
 
 
 def _has_same_steps(above: Record, below: Record) -> bool:

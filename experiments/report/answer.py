@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from experiments.analysis.analysis import Analysis
-from experiments.analysis.answer import Answer, answers, bounds, explained, unexplained
+from experiments.analysis.answer import Answer, answers, bounds, explained, too_wide, unexplained
 from experiments.analysis.statistics import Difference
 from experiments.analysis.step_samples import PUBLISHED, Samples
 from experiments.analysis.suspects import KINDS, Doubt, Kind, Sum, Suspect
@@ -78,7 +78,7 @@ def write_answer(analyses: Sequence[Analysis], folder: Path) -> list[Path]:
     usable = [each for each in analyses if not doubt_of(each.figures)]
     found = answers(usable)
     pictures = answer_plots(found)
-    settling = settling_table(usable, refused)
+    settling = settling_table(usable, refused, found)
     content = {
         "title": TITLE,
         "before": _before(found, usable),
@@ -145,7 +145,18 @@ def _text(answer: Answer) -> str:
             f"{text} So at least {quantity(left.low, WHOLE_MS)} of a step there have a cause that was not "
             "measured here, or that takes longer on its machines."
         )
-    return f"{text} That is not sharp enough to say that anything is left."
+    return f"{text} That is not sharp enough to say that anything is left.{_one_by_one(answer, found)}"
+
+
+def _one_by_one(answer: Answer, found: Sequence[Suspect]) -> str:
+    """Which suspects can't take as much as the dissertation's stack did, each by itself, and which could."""
+    less = [each for each in found if each not in too_wide(answer)]
+    if not less:
+        return ""
+    named = [f"{suspect_text(each) or ITSELF} ({quantity(each.bounds.high, MS)})" for each in less]
+    said = f" But one by one none of these takes as much by itself, at most: {listed(named)}."
+    wide = [suspect_text(each) or ITSELF for each in found if each not in less]
+    return f"{said} Of {listed(wide)} the figures are too wide to say even that." if wide else said
 
 
 def _without_noise(found: Sequence[Suspect]) -> str:

@@ -130,10 +130,12 @@ def _comparison_rows(analysis: Analysis, baseline: str) -> Iterator[Row]:
         if stack.more_outside is not None:
             yield row | _difference(f"outside train_s, s more than {baseline}'s", stack.more_outside)
     for setting in analysis.settings:
-        quantity = f"train_s, {setting.axis} {setting.value} over {setting.first}"
+        names = ", ".join(setting.axes)
+        own, first = (", ".join(map(str, values)) for values in (setting.values, setting.first))
+        quantity = f"train_s, {names} {own} over {first}"
         row = _cell(setting.cell, "settings")
         yield row | _ratio(quantity, setting.ratio) | _tests(setting.ratio)
-        value = f"{setting.axis} {setting.value} more than {setting.first}"
+        value = f"{names} {own} more than {first}"
         for name, found in (
             ("train_s a step", setting.more_a_step),
             ("outside train_s", setting.more_outside),

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeVar
 
-from experiments.analysis.figures import USUAL_AXES, Cell, MissingRun, SameWork
+from experiments.analysis.figures import USUAL_AXES, Cell, MissingRun, Parts, SameWork
 from experiments.analysis.ladders import Waterfall
 from experiments.analysis.statistics import Ratio
 from experiments.report.formats import setting
@@ -21,6 +21,8 @@ def value_text(value: Any) -> str:
     """An axis's value; of a script that is only told something, its arguments as on a command line."""
     if value is None:
         return "none"
+    if isinstance(value, Parts):
+        return str(value)
     if isinstance(value, Mapping) and list(value) == ["arguments"]:  # of a script
         return " ".join(value["arguments"])
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
@@ -31,7 +33,7 @@ def setting_text(settings: Mapping[str, Any], without: str = "") -> str:
     return ", ".join(
         f"{name} {value_text(value)}"
         for name, value in settings.items()
-        if name not in (*USUAL_AXES, without)
+        if name not in (*USUAL_AXES, without) and not (isinstance(value, Parts) and not value.varying)
     )
 
 

@@ -13,7 +13,7 @@ from experiments.analysis.dissertation_figures import main_length
 from experiments.analysis.drift import Drift
 from experiments.analysis.figures import Cell, phase_names
 from experiments.analysis.growth import Growth, Quantity
-from experiments.report.names import setting_text, stack_text
+from experiments.report.names import setting_text, stack_text, value_text
 from experiments.report.narrow import (
     NARROW,
     WIDE,
@@ -390,7 +390,7 @@ def _more_ranks(axes: Any, each: Growth, colour: str) -> None:
 
 def _label(cell: Cell, cells: Sequence[Cell]) -> str:
     rest = [
-        f"{name} {value}"
+        f"{name} {value_text(value)}"
         for name, value in cell.axes.items()
         if name not in ("stack", "workers", "epochs") and any(other.axes[name] != value for other in cells)
     ]

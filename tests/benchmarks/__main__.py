@@ -55,7 +55,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         digests = [described(each)["digest"] for each in data_sets]
         result = Result(began=began, machine=machine, data=digests, parts=[])
         for name in given.only:
-            part = _measure(name, data_sets, plan)
+            part = _measure(name, data_sets, plan, given.all_settings)
             for note in part.notes:
                 print(note, flush=True)
             result = result.model_copy(update={"parts": [*result.parts, part]})
@@ -93,6 +93,9 @@ def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:
         "--accuracy", action="store_true", help="evaluate all samples for validation after one-worker's steps"
     )
     parser.add_argument(
+        "--all-settings", action="store_true", help="train with each setting by itself, too, in one-worker"
+    )
+    parser.add_argument(
         "--out", type=Path, default=Path("results/bench"), help="folder for the result (results/bench)"
     )
     given = parser.parse_args(argv)
@@ -124,11 +127,13 @@ def _prepared(folder: Path) -> list[Path]:
     return found
 
 
-def _measure(name: str, data_sets: Sequence[Path], plan: Plan) -> Part:
+def _measure(name: str, data_sets: Sequence[Path], plan: Plan, all_settings: bool) -> Part:
     from tests.benchmarks import one_worker, recording, two_workers
 
     measures: dict[str, Callable[[], Part]] = {
-        "one-worker": lambda: one_worker.measure(data_sets, plan),
+        "one-worker": lambda: one_worker.measure(
+            data_sets, plan, one_worker.VARIANTS + (one_worker.ALONE if all_settings else ())
+        ),
         "two-workers": lambda: two_workers.measure(data_sets[0], plan),
         "recording": lambda: recording.measure(data_sets[0], plan),
     }

@@ -51,6 +51,7 @@ class Alone(TorchrunSession):
         self.device = device or torch.device("cpu")
         self._figures = figures
         self.compiling_s = 0.0  # seconds that torch.compile took in its steps
+        self.phases: dict[str, float] = {}  # seconds by phase, of the steps that count
 
     def should_stop(self) -> bool:
         """Never."""
@@ -108,25 +109,41 @@ def opened(work: Work, data: Path, conditions: Conditions | None = None) -> Work
     return open_workload(work, data, conditions or Conditions(), data)
 
 
-def by_the_engine(workload: Workload, session: Alone, ready: Callable[[], object] = lambda: None) -> Training:
+def by_the_engine(
+    workload: Workload, session: Alone, ready: Callable[[], object] = lambda: None, skipped: int = 0
+) -> Training:
     """Train all epochs of the work, without evaluation; `step_seconds` has what each step took.
 
-    The session's `compiling_s` has what compiling took of that, as a rule in the first step.
+    The session's `compiling_s` has what compiling took of that, as a rule in the first step, and its `phases`
+    where the time went after the steps that are skipped.
 
     Args:
         workload: what to train.
         session: this rank's; the ranks have met.
         ready: called before the first step.
+        skipped: the first steps whose phases don't count.
     """
     kind = session.device.type
     phases = Phases(clock_for(kind), SAMPLE_EVERY[kind])
     phases.begin("other")
     with compiling(workload.conditions, phases) as compilation:
         training = set_up(workload, session, phases, compilation)
+        spent: list[dict[str, float]] = []  # until the first step that counts begins, and the last one ends
+
+        def note() -> None:
+            if training.steps in (skipped, workload.work.steps):
+                phases.settle()
+                spent.append(phases.seconds())
+
+        training.after_step = note
         ready()
+        if not skipped:
+            note()
         for epoch in range(1, workload.work.epochs + 1):
             training.end_epoch(train_epoch(training, epoch, RankStatus(), time.perf_counter()))
         training.vote.settle()
+        before, whole = spent
+        session.phases = {name: seconds - before.get(name, 0.0) for name, seconds in whole.items()}
         session.compiling_s = compilation.seconds if compilation else 0.0
     return training
 

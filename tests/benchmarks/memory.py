@@ -36,7 +36,7 @@ MIB: Final = 1 << 20
 LARGEST: Final = 256  # samples that are tried at once
 BUDGET: Final = 3 << 30  # bytes; the card that the dissertation had
 
-WHOLE: Final = (Case("tiny", 128, 32), Case("base", 128, 2))
+WHOLE: Final = (Case("tiny", 128, 32), Case("base", 128, 16))
 """Whose parts are measured, with each way to save memory."""
 
 COMPARED: Final = (
@@ -56,8 +56,9 @@ INTRODUCTION: Final = """\
 # Memory
 
 What a training step needs, what settings save, and which batches fit a card of 3 GB, where the
-dissertation had to give up BERT-base. Written by `python -m tests.benchmarks.memory`. The models are
-Google's BERTs from scratch, with AdamW, dropout and a vocabulary from the reviews. MiB are 2^20 bytes.
+dissertation had to give up BERT-base. Written by `python -m tests.benchmarks.memory --data DIR`, where DIR
+is a prepared data set of reviews. The models are Google's BERTs from scratch, with AdamW, dropout and a
+vocabulary from the reviews. MiB are 2^20 bytes.
 """
 PARTED: Final = """\
 MiB measured, and in brackets by arithmetic. Measured is what is resident beyond the process before it has
@@ -70,7 +71,8 @@ and the activations of one layer. The measured peak also has what lives inside o
 gradients of activations."""
 FITTING: Final = """\
 The largest batch, of powers of two up to {largest}, that fits beyond the process before it has a
-model. Before the semicolon in brackets: the largest part of a batch with `gradient_accumulation`, which
+model. (On a CPU the process may have no more addresses than that; on a GPU torch's allocator gives out no
+more.) Before the semicolon in brackets: the largest part of a batch with `gradient_accumulation`, which
 also holds the gradients of the parts before it; in such parts a batch may be as large as one likes. It is
 what a run that is short of memory advises. After the semicolon: the largest batch by arithmetic, without
 what lives inside operators."""
@@ -114,6 +116,7 @@ def questions(data: str, device: str, budget: int, largest: int) -> Iterator[Que
     for whole in WHOLE:
         for case in with_each_saving(whole):
             yield Question("parts", case, data, device)
+    slow = [*slow, *(replace(case, bf16=True) for case in slow)]
     for case in (*fitted, *(replace(case, bf16=True) for case in fitted), *reversed(slow)):
         yield Question("fits", case, data, device, budget, largest)
 

@@ -16,12 +16,12 @@ from typing import Any, Final
 import torch
 from pydantic import ValidationError
 
-from experiments.analysis.statistics import mean_difference
-from experiments.report.formats import Format, Value
+from experiments.analysis.statistics import Difference, mean_difference
+from experiments.report.formats import Format, Value, quantity
 from experiments.util.words import counted
 from tests.benchmarks.engine import Alone, by_the_engine, compute_as_a_rank, judged, opened
 from tests.benchmarks.plan import Plan, in_turns
-from tests.benchmarks.results import Comparison, Part, Sample, compare
+from tests.benchmarks.results import MISSED, OPEN, REACHED, Comparison, Part, Sample, compare
 from tests.benchmarks.side_by_side import side_by_side
 from tests.benchmarks.tables import said
 from tests.benchmarks.trainer import BY_LENGTH, by_trainer
@@ -43,7 +43,9 @@ AS_TRAINER: Final = "times as fast as Trainer"
 AS_PEER: Final = "as Trainer set alike"
 WARM_UP: Final = 2  # steps of a training that is thrown away
 POINTS: Final = Format(1, signed=True)  # percentage points
+EQUAL: Final = 1.0  # percentage points: accuracies that differ by less are called equal
 LOOKED_AT: Final = 128  # samples for validation, unless the accuracy is asked for
+UNJUDGED: Final = "no accuracy was measured (--accuracy), so aims are judged by speed alone."
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,9 @@ UNPADDED: Final = {"padding": "none"}
 FIRST: Final = {"model": {"last_layer": "first_token"}}
 DRAWS: Final = {"dropout_draws": "16_bit"}
 UNDROPPED: Final = {"model": {"last_layer": "first_token", "attention_dropout": 0.0}}
+NO_WEIGHTS_DROPPED: Final = {"model": {"attention_dropout": 0.0}}
+LONGEST: Final = {"padding": "longest"}
+BY_LENGTHS: Final = {"grouping": "length"}
 BF16: Final = {"precision": "bf16"}
 COMPILED: Final = Conditions(compile="default")
 VARIANTS: Final = (
@@ -75,8 +80,16 @@ VARIANTS: Final = (
     Variant("padding: none, bf16", BF16 | UNPADDED, TRAINER_BF16),
     Variant("last_layer: first_token, bf16", BF16 | FIRST, TRAINER_BF16),
     Variant("both, bf16", BF16 | UNPADDED | FIRST, TRAINER_BF16, aims={128: 3.0, 512: 6.0}),
-    Variant("grouping: length", {"grouping": "length", "padding": "longest"}, TRAINER_BY_LENGTH),
+    Variant("grouping: length", BY_LENGTHS | LONGEST, TRAINER_BY_LENGTH),
 )
+ALONE: Final = (
+    Variant("dropout_draws: 16_bit", DRAWS),
+    Variant("attention_dropout: 0.0", NO_WEIGHTS_DROPPED),
+    Variant("dropout_draws: 16_bit, attention_dropout: 0.0", DRAWS | NO_WEIGHTS_DROPPED),
+    Variant("padding: longest", LONGEST),
+    Variant("padding: none, grouping: length", UNPADDED | BY_LENGTHS, TRAINER_BY_LENGTH),
+)
+"""What else docs/reference.md has a row for; measured if all settings are asked for."""
 
 
 def measure(data_sets: Sequence[Path], plan: Plan, variants: Sequence[Variant] = VARIANTS) -> Part:
@@ -104,7 +117,7 @@ def measure(data_sets: Sequence[Path], plan: Plan, variants: Sequence[Variant] =
         calls |= {each.name: partial(_with_engine, data, plan, work, each.conditions) for each, work in here}
         mine = list(_rounds(group, calls, plan))
         comparisons += [found for each, _ in here for found in _compared(mine, group, each, length)]
-        notes += accuracies(mine)
+        notes += accuracies(mine) or [f"{group}: {UNJUDGED}"]
         samples += sorted(mine, key=lambda each: each.round)
     return Part(
         name="one-worker", settings=plan.settings(), samples=samples, comparisons=comparisons, notes=notes
@@ -151,7 +164,10 @@ def _compared(
 
 
 def accuracies(samples: Sequence[Sample]) -> list[str]:
-    """Sentences on how each one's accuracy differs from Trainer's; none if no accuracy was asked for."""
+    """Sentences on how each one's accuracy differs from Trainer's; none if no accuracy was asked for.
+
+    They are equal if the whole 95 % interval of the difference lies within `EQUAL`.
+    """
     found: dict[str, dict[int, float]] = {}
     for each in samples:
         if each.accuracy is not None:
@@ -163,9 +179,17 @@ def accuracies(samples: Sequence[Sample]) -> list[str]:
         points = Value(more.mean, POINTS, low=more.low, high=more.high).text
         said_of.append(
             f"{samples[0].group}: the accuracy of {name} less that of {TRAINER} is {points} percentage "
-            f"points ({counted(more.n, 'seed')})."
+            f"points ({counted(more.n, 'seed')}); equal within {quantity(EQUAL)}: {_is_equal(more)}."
         )
     return said_of
+
+
+def _is_equal(more: Difference) -> str:
+    if more.low is None or more.high is None:
+        return OPEN
+    if more.low > EQUAL or more.high < -EQUAL:
+        return MISSED
+    return REACHED if -EQUAL <= more.low and more.high <= EQUAL else OPEN
 
 
 def _with_engine(data: Path, plan: Plan, work: Work, conditions: Conditions, seed: int) -> dict[str, float]:

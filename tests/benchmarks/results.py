@@ -26,6 +26,7 @@ class Sample(FiniteModel):
     loss: float | None = None  # of validation, after the last step
     accuracy: float | None = None  # the same
     weights: str | None = None  # their digest after the last step
+    phases: dict[str, float] | None = None  # ms that a step takes in each; of several workers, their mean
 
 
 class Comparison(FiniteModel):

@@ -9,11 +9,20 @@ from experiments.analysis.statistics import estimate
 from experiments.report.formats import TENTHS, Format, Value, quantity
 from experiments.report.tables import Column, Table
 from tests.benchmarks.results import Comparison, Part, Result, Sample, reached
+from training.spec import PHASES
 
 MS: Final = Format(1, unit=" ms")
 RATIO: Final = Format(3)
 QUALITY: Final = Format(4)  # of a loss, and of an accuracy
 DIGITS: Final = 8  # of a digest
+COMPUTING: Final = ("forward", "backward")
+EXCHANGING: Final = ("exposed_sync",)
+SPENT: Final = {
+    "forward and backward, ms": COMPUTING,
+    "exposed synchronisation, ms": EXCHANGING,
+    "all else, ms": tuple(name for name in PHASES if name not in (*COMPUTING, *EXCHANGING)),
+}
+"""The columns that say where a step's time goes, each with its phases."""
 
 
 def page(result: Result) -> str:
@@ -46,6 +55,7 @@ def table_of(part: Part, group: str) -> Table:
     columns = [("ms a step", {name: _ms(own[name]) for name in names})]
     for measure in dict.fromkeys(each.measure for each in comparisons):
         columns.append((measure, {name: _ratio(found[name], measure) for name in names}))
+    columns += [(head, {name: _spent(own[name], phases) for name in names}) for head, phases in SPENT.items()]
     columns += [
         ("aim", {name: _aim(found[name]) for name in names}),
         ("reached", {name: Value(_reached(found[name])) for name in names}),
@@ -64,6 +74,13 @@ def _ms(samples: Sequence[Sample]) -> Value:
     found = estimate([each.ms for each in samples])
     assert found is not None  # a name comes from a sample
     return Value(found.mean, TENTHS, low=found.low, high=found.high)
+
+
+def _spent(samples: Sequence[Sample], phases: Sequence[str]) -> Value:
+    """Milliseconds that a step is in these phases, the mean over the rounds."""
+    known = [each.phases for each in samples if each.phases is not None]
+    found = estimate([sum(each.get(name, 0.0) for name in phases) for each in known])
+    return Value(None if found is None else found.mean, TENTHS)
 
 
 def _ratio(found: Sequence[Comparison], measure: str) -> Value:

@@ -13,7 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from statistics import harmonic_mean, mean
-from typing import Final
+from typing import Any, Final, NamedTuple
 
 from experiments.util.words import listed
 from tests.benchmarks.engine import Alone, by_the_engine, compute_as_a_rank, opened
@@ -24,7 +24,7 @@ from tests.benchmarks.side_by_side import FORK, side_by_side
 from tests.benchmarks.tables import said
 from tests.rank_processes import rank_variables
 from training.distributed.collective import join, leave, wait_for_all
-from training.spec import Work
+from training.spec import PHASES, Work
 from training.util.network import free_port
 from training.weights import weights_digest
 
@@ -42,8 +42,13 @@ SHARE: Final = "share of the ceiling"
 EFFICIENCY: Final = "plain efficiency"
 NOT_COUNTED: Final = 3  # first steps, at least: buckets are arranged, memory is taken
 
-Trained = tuple[list[float], str]
-"""The seconds of each step of a worker, and its weights' digest."""
+
+class Trained(NamedTuple):
+    """What one worker did."""
+
+    step_seconds: list[float]  # of those that count
+    phases: dict[str, float]  # seconds of those steps
+    weights: str  # their digest
 
 
 def measure(data: Path, plan: Plan, syncs: Sequence[str] = SYNCS) -> Part:
@@ -72,8 +77,8 @@ def measure(data: Path, plan: Plan, syncs: Sequence[str] = SYNCS) -> Part:
                 links[RATE] = stack.enter_context(limited_link())
             calls = _calls(data, plan, links, syncs)
             for number, (group, name) in in_turns(list(calls), plan.rounds):
-                ms, weights = _together(calls[group, name](), plan)
-                samples.append(Sample(group=group, name=name, round=number, ms=ms, weights=weights))
+                found = _together(calls[group, name](), plan)
+                samples.append(Sample(group=group, name=name, round=number, **found))
                 print(said(samples[-1]), flush=True)
     samples.sort(key=lambda each: each.round)
     return Part(
@@ -142,23 +147,33 @@ def _joined(data: Path, work: Work, places: Sequence[Place]) -> list[Callable[[]
 
 
 def _trained(data: Path, work: Work, session: Alone, ready: Callable[[], object] = lambda: None) -> Trained:
-    training = by_the_engine(opened(work, data), session, ready)
     # PowerSGD sends all in the first tenth.
     first = max(NOT_COUNTED, work.steps // 10)
-    return list(training.step_seconds)[first:], weights_digest(training.model.state_dict())
+    training = by_the_engine(opened(work, data), session, ready, first)
+    counted = list(training.step_seconds)[first:]
+    return Trained(counted, session.phases, weights_digest(training.model.state_dict()))
 
 
-def _together(calls: Sequence[Callable[[], Trained]], plan: Plan) -> tuple[float, str]:
-    """Milliseconds a step, and the weights that all workers ended with.
+def _together(calls: Sequence[Callable[[], Trained]], plan: Plan) -> dict[str, Any]:
+    """Milliseconds a step, also by phase, and the weights that all workers ended with, as in a sample.
 
     Raises:
         RuntimeError: see `side_by_side`; or they ended with different weights.
     """
     found = side_by_side(calls, plan.cores[: len(calls)])
-    digests = {weights for _, weights in found}
+    digests = {each.weights for each in found}
     if len(digests) > 1:
         raise RuntimeError("Two workers ended the same training with different weights.")
-    return 1000 * harmonic_mean([mean(seconds) for seconds, _ in found]), digests.pop()
+    by_worker = [
+        {name: 1000 * seconds / len(each.step_seconds) for name, seconds in each.phases.items()}
+        for each in found
+    ]
+    names = {name for each in by_worker for name in each}
+    return {
+        "ms": 1000 * harmonic_mean([mean(each.step_seconds) for each in found]),
+        "phases": {name: mean(each.get(name, 0.0) for each in by_worker) for name in PHASES if name in names},
+        "weights": digests.pop(),
+    }
 
 
 def _compared(samples: Sequence[Sample]) -> Iterator[Comparison]:

@@ -15,6 +15,8 @@ VARIABLES: Final = re.compile(
     r"(?i)secret|passw|passphrase|credential|auth|cookie|private|webhook|connection ?string|api ?key"
     r"|(?<![a-z])(pass|pwd|tokens?|keys?|pat|jwt|dsn|sas|sig)(?![a-z])|sshpass"
 )
+#: Where a shell is and where it was: no secrets, for all their names.
+FOLDERS: Final = ("PWD", "OLDPWD")
 
 
 def _pairs(names: str, ends: str) -> re.Pattern[str]:
@@ -60,7 +62,8 @@ IN_SENTENCES: Final[Masks] = (
 
 def masked(name: str, value: str) -> str:
     """The value of a variable: not shown if its name says that it is a secret, else without those in it."""
-    return MASK if VARIABLES.search(name.replace("_", " ")) else _without(value, IN_VALUES)
+    secret = name not in FOLDERS and VARIABLES.search(name.replace("_", " "))
+    return MASK if secret else _without(value, IN_VALUES)
 
 
 def without_secrets(sentence: str) -> str:

@@ -187,6 +187,8 @@ def _remarks(each: Recipes) -> list[str]:
         remarks.append(f"{where}: {left} left out, for want of runs or because of other cells.")
     if each.confounded:
         remarks.append(f"{where}: the runs can't tell apart, so it is left out: {listed(each.confounded)}.")
+    if each.in_stack_alone:
+        remarks.append(f"{where}: what {ITSELF} takes includes {listed(each.in_stack_alone)}.")
     return remarks
 
 

@@ -50,17 +50,25 @@ def _step(waterfall: Waterfall, step: Step) -> str:
 
 def _setting(each: SettingComparison) -> str:
     times = f"{interval(each.ratio.low, each.ratio.high, RATIO)} times"
-    return (
-        f"{each.axis} {value_text(each.value)} takes {times} as long as {_first(each)} ({where_text(each)})"
-    )
+    return f"{_own(each)} takes {times} as long as {_first(each)} ({where_text(each)})"
 
 
 def _setting_outside(each: SettingComparison) -> str:
     found = each.more_outside
     low, high = (found.low or 0.0, found.high or 0.0) if found is not None else (0.0, 0.0)  # it has both
     more = f"{interval(low, high, RATIO)} s more" if low > 0 else f"{interval(-high, -low, RATIO)} s less"
-    return f"{each.axis} {value_text(each.value)} takes {more} than {_first(each)} ({where_text(each)})"
+    return f"{_own(each)} takes {more} than {_first(each)} ({where_text(each)})"
+
+
+def _own(each: SettingComparison) -> str:
+    return _named(each.axes, each.values)
 
 
 def _first(each: SettingComparison) -> str:
-    return value_text(each.first) if each.first is not None else f"{each.axis} none"
+    if len(each.axes) == 1 and (text := value_text(each.first[0])) not in ("none", "–"):
+        return text
+    return _named(each.axes, each.first)
+
+
+def _named(axes: Sequence[str], values: Sequence[object]) -> str:
+    return ", ".join(f"{axis} {value_text(value)}" for axis, value in zip(axes, values, strict=True))

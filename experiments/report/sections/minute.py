@@ -11,7 +11,12 @@ from experiments.analysis.analysis import Analysis
 from experiments.analysis.figures import Cell
 from experiments.report.formats import RATIO, Format, interval, number
 from experiments.report.names import cells_name, envelope
-from experiments.report.sections.conclusions import NOT_OF_TIMES, times_sentence, weights_sentence
+from experiments.report.sections.conclusions import (
+    NOT_OF_TIMES,
+    SIMULATED,
+    times_sentence,
+    weights_sentence,
+)
 from experiments.report.sections.findings import setting_sentences
 from experiments.report.sections.own_clock import own_clock_sentences
 from experiments.report.sections.stack_comparisons import doubt_of, excluded_sentences
@@ -33,8 +38,15 @@ class Answer:
 def in_one_minute(analysis: Analysis) -> list[Answer]:
     """The questions and their answers; without those about times, if nothing follows from times.
 
-    If the intervals exclude what the dissertation's stacks add to a step, that comes first.
+    If the intervals exclude what the dissertation's stacks add to a step, that comes first; before it, if
+    training was simulated, that it was.
     """
+    if analysis.figures.campaign.simulated:
+        return [Answer("What was trained?", SIMULATED), *_answers(analysis)]
+    return _answers(analysis)
+
+
+def _answers(analysis: Analysis) -> list[Answer]:
     figures, baseline = analysis.figures, analysis.figures.campaign.baseline
     same = Answer("The same work?", weights_sentence(figures))
     if figures.weights_differ or figures.unproven:

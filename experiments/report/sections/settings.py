@@ -15,6 +15,10 @@ from experiments.report.verdict_words import corrected_text, seconds_verdict, ve
 
 OF_BLOCKS: Final = ("link_rate", "pinning", "device")  # runs that differ in these are in different blocks
 RATIO: Final = Format(3)
+SEVERAL: Final = (
+    "Its cells are too few to tell apart what each setting does, so those that change several are "
+    "compared with the first values, too. "
+)
 
 
 def settings_table(found: Sequence[SettingComparison]) -> Table:
@@ -24,7 +28,8 @@ def settings_table(found: Sequence[SettingComparison]) -> Table:
         title="What the settings change",
         before=(
             "Pairs of runs with the same seed that differ in one setting only: each value against the "
-            f"setting's first value in the matrix. {corrected_text([each.ratio.p for each in found])} "
+            f"setting's first value in the matrix. {SEVERAL if any(map(_of_several, found)) else ''}"
+            f"{corrected_text([each.ratio.p for each in found])} "
             "Ms more a step: of train_s, evaluation and what is fixed included, where steps are alike. "
             "S more outside: of total_s less train_s. The intervals of either column hold at once, too."
         ),
@@ -35,9 +40,9 @@ def settings_table(found: Sequence[SettingComparison]) -> Table:
         ),
         rows=[
             [
-                each.axis,
-                value_text(each.value),
-                value_text(each.first),
+                ", ".join(each.axes),
+                ", ".join(map(value_text, each.values)),
+                ", ".join(map(value_text, each.first)),
                 where_text(each),
                 run_count(each.ratio.n),
                 Value(each.ratio.ratio, RATIO),
@@ -54,7 +59,7 @@ def settings_table(found: Sequence[SettingComparison]) -> Table:
             f"Runs that differ in {axis} are in different blocks, so the difference includes whatever else "
             "changed on the machines between them."
             for axis in OF_BLOCKS
-            if any(each.axis == axis for each in found)
+            if any(axis in each.axes for each in found)
         ],
     )
 
@@ -63,4 +68,9 @@ def where_text(each: SettingComparison) -> str:
     """What the two runs have in common."""
     cell = each.cell
     place = f"{cell.stack}, workers {cell.workers}, epochs {cell.epochs}"
-    return ", ".join(filter(None, (place, setting_text(cell.settings, without=each.axis))))
+    rest = {name: value for name, value in cell.settings.items() if name not in each.axes}
+    return ", ".join(filter(None, (place, setting_text(rest))))
+
+
+def _of_several(each: SettingComparison) -> bool:
+    return len(each.axes) > 1

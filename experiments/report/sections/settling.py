@@ -1,8 +1,9 @@
-"""What would settle the rest of the dissertation's question: matrices not run yet, and where and how to."""
+"""What would settle the rest of the dissertation's question: what was not measured, or not sharply enough."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal
@@ -11,14 +12,18 @@ import yaml
 from pydantic import TypeAdapter
 
 from experiments.analysis.analysis import Analysis
+from experiments.analysis.answer import Answer, too_wide
 from experiments.analysis.figures import Figures
 from experiments.matrix.loading import load_matrix
-from experiments.report.formats import Value
+from experiments.report.answer_plots import suspect_text
+from experiments.report.formats import TENTHS, Value, number
+from experiments.report.sections.factors import ITSELF
 from experiments.report.tables import Table, columns
 from experiments.util.models import FrozenModel
 from experiments.util.words import listed
 
 TITLE: Final = "What would settle the rest"
+MS: Final = replace(TENTHS, signed=True)
 FILE: Final = Path(__file__).with_name("settling.yml")
 
 
@@ -38,12 +43,18 @@ def settlings() -> list[Settling]:
     return TypeAdapter(list[Settling]).validate_python(yaml.safe_load(FILE.read_text(encoding="utf-8")))
 
 
-def settling_table(analyses: Sequence[Analysis], refused: Sequence[Analysis]) -> Table:
+def settling_table(
+    analyses: Sequence[Analysis], refused: Sequence[Analysis], found: Sequence[Answer] = ()
+) -> Table:
     """Every matrix of which a stack has no time that counts in these campaigns, with the reasons.
+
+    After them, what these campaigns measured and could explain all of the dissertation's figure, for want of
+    sharper intervals.
 
     Args:
         analyses: the campaigns that the page is made from.
         refused: campaigns that nothing follows from.
+        found: what they say of each stack.
     """
     usable = [each.figures for each in analyses]
     useless = {each.figures.campaign.matrix for each in refused}
@@ -55,13 +66,14 @@ def settling_table(analyses: Sequence[Analysis], refused: Sequence[Analysis]) ->
             reasons = "; ".join(f"{listed(stacks)}: {reason}" for reason, stacks in lacking.items())
             named.append(each.matrix)
             rows.append([each.settles, reasons, each.machines, Value(each.command, kind="code")])
+    rows += [row for answer in found for row in _sharper(answer)]
     names = ("what it settles", "not measured", "machines", "command")
     then = " ".join(f"results/{each}" for each in named)
     return Table(
         title=TITLE,
         before=(
-            "What no run here has measured, on which machines it can be, and the command. A command goes on "
-            "with a campaign that lacks runs."
+            "What no run here has measured, or not sharply enough, on which machines it can be, and the "
+            "command. A command goes on with a campaign that lacks runs; one with more seeds begins another."
             if rows
             else "Every matrix that asks about a suspect was run on all its stacks, on GPUs, too."
         ),
@@ -70,9 +82,21 @@ def settling_table(analyses: Sequence[Analysis], refused: Sequence[Analysis]) ->
         after=[
             f'Then, with the campaigns of this page: make answer CAMPAIGNS="\N{HORIZONTAL ELLIPSIS} {then}"'
         ]
-        if rows
+        if named
         else [],
     )
+
+
+def _sharper(answer: Answer) -> Iterator[list[Value | str]]:
+    """What should be measured again for one stack, more sharply."""
+    for each in too_wide(answer):
+        low, high = (number(end, MS) for end in (each.bounds.low, each.bounds.high))
+        yield [
+            suspect_text(each) or ITSELF,
+            f"{answer.stack}: not sharply enough, {low} to {high} ms a step (campaign {each.campaign})",
+            "the same kind, with nothing else on them",
+            Value(f"make matrix MATRIX={each.campaign}, with more seeds in a copy of the matrix"),
+        ]
 
 
 def _lacking(each: Settling, usable: Sequence[Figures], *, refused: bool) -> dict[str, list[str]]:

@@ -82,6 +82,9 @@ def test_what_no_row_has_is_no_column() -> None:
     assert heads == [
         ["", "ms a step", "times as fast as Trainer", "as Trainer set alike", "aim", "reached", "loss"],
         ["", "ms a step", "plain efficiency", "weights"],
-        ["", "ms a step", "share of the ceiling", "plain efficiency", "aim", "reached", "weights"],
+        [
+            *("", "ms a step", "share of the ceiling", "plain efficiency", "forward and backward, ms"),
+            *("exposed synchronisation, ms", "all else, ms", "aim", "reached", "weights"),
+        ],
         ["", "ms a step", "times as fast as with figures kept"],
     ]

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from tests.benchmarks import one_worker, recording, two_workers
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.engine import Alone, by_the_engine, opened
 from tests.benchmarks.links import RATE, limited_link, why_no_limit
-from tests.benchmarks.one_worker import BF16, COMPILED, FIRST, PEERS, TRAINER, UNPADDED, Variant
+from tests.benchmarks.one_worker import BF16, COMPILED, FIRST, PEERS, TRAINER, UNPADDED, Variant, accuracies
 from tests.benchmarks.plan import Plan, in_turns
 from tests.benchmarks.results import Part, Result, Sample
 from tests.benchmarks.side_by_side import side_by_side
@@ -78,7 +78,8 @@ def test_trainer_and_the_engine_do_the_same_work(prepared: Prepared) -> None:
     note, *accuracies = part.notes
     assert note.startswith("maximum length 16: an idea is left out: Not a valid Work: padding")
     same = (
-        "maximum length 16: the accuracy of plain less that of Trainer is +0.0 percentage points (2 seeds)."
+        "maximum length 16: the accuracy of plain less that of Trainer is +0.0 percentage points (2 seeds); "
+        "equal within 1: can't tell."
     )
     assert same in accuracies and len(accuracies) == 3
 
@@ -103,10 +104,30 @@ def test_what_compiling_takes_is_no_part_of_a_step(prepared: Prepared) -> None:
 
 
 def test_every_variant_names_a_trainer_that_there_is() -> None:
-    assert {each.peer for each in one_worker.VARIANTS} <= set(PEERS)
-    assert all(
-        ("bf16" in each.name) == (BF16.items() <= each.settings.items()) for each in one_worker.VARIANTS
-    )
+    variants = (*one_worker.VARIANTS, *one_worker.ALONE)
+    assert {each.peer for each in variants} <= set(PEERS)
+    assert len({each.name for each in variants}) == len(variants)
+    assert all(("bf16" in each.name) == (BF16.items() <= each.settings.items()) for each in variants)
+
+
+def test_accuracies_are_equal_if_the_whole_interval_is_within_a_point() -> None:
+    def with_accuracies(name: str, values: Sequence[float]) -> list[Sample]:
+        return [
+            Sample(group="all", name=name, round=number, ms=1.0, accuracy=each)
+            for number, each in enumerate(values, start=1)
+        ]
+
+    theirs = with_accuracies(TRAINER, [0.70, 0.72, 0.74])
+    ends = {}
+    for name, values in (
+        ("close", [0.701, 0.720, 0.739]),
+        ("apart", [0.650, 0.671, 0.689]),
+        ("scattered", [0.60, 0.72, 0.84]),
+    ):
+        (said,) = accuracies(theirs + with_accuracies(name, values))
+        ends[name] = said.rpartition(": ")[2]
+    assert ends == {"close": "yes.", "apart": "no.", "scattered": "can't tell."}
+    assert accuracies([each.model_copy(update={"accuracy": None}) for each in theirs]) == []
 
 
 def test_two_workers_are_set_beside_one_and_beside_two_that_exchange_nothing(prepared: Prepared) -> None:
@@ -124,6 +145,9 @@ def test_two_workers_are_set_beside_one_and_beside_two_that_exchange_nothing(pre
     for way in ways:
         if way[1] not in two_workers.EXACT:
             assert digests[way] != digests[two_workers.NO_LIMIT, "dense"]
+    for each in part.samples:
+        assert each.phases is not None and sum(each.phases.values()) == pytest.approx(each.ms, rel=0.5)
+        assert (each.phases.get("exposed_sync", 0.0) > 0) == (each.group != two_workers.BY_THEMSELVES)
     shares = [each for each in part.comparisons if each.measure == two_workers.SHARE]
     assert [(each.group, each.name) for each in shares] == ways
     assert {each.group: each.aim for each in shares if each.name == "auto"} == {

@@ -116,7 +116,8 @@ def test_the_report_says_what_of_the_design_was_not_run(tmp_path: Path) -> None:
     )
     assert factors_table(found).after == [
         "spark, 2 workers, 2 epochs: 6 of the 8 cells of a full factorial were run.",
-        "spark, 2 workers, 2 epochs: the runs can't tell apart, so it is left out: threads 2 on spark.",
+        "spark, 2 workers, 2 epochs: the runs can't tell apart, so it is left out: threads 2 on ddp and threads 2 on "
+        "spark.",
     ]
     assert factors_table([]).rows == []
 
@@ -174,7 +175,37 @@ def test_what_cannot_be_told_apart_is_named_and_left_out(tmp_path: Path) -> None
         tmp_path, lambda *_: 50.0, keep=lambda stack, given: stack == "spark" or given["threads"] == 1
     )
     assert [each.factor for each in found.effects] == ["reporting"]
-    assert found.confounded == ["threads 2 on spark"]
+    assert found.confounded == ["threads 2 on ddp", "threads 2 on spark"]
+    assert found.in_stack_alone == []
+
+
+def test_of_settings_that_only_change_together_none_is_named_as_what_costs(tmp_path: Path) -> None:
+    factors: Factors = {"reporting": ["epoch", "step"], "threads": [1, 2], "printed_lines": [0, 1]}
+
+    def recipe(_: str, given: dict[str, Any]) -> bool:
+        return [given[name] == values[1] for name, values in factors.items()] in (
+            [False, False, False],
+            [True, True, False],
+            [True, True, True],
+        )
+
+    def step_ms(_: str, given: dict[str, Any]) -> float:
+        return 50 + 20 * given["threads"] + 10 * given["printed_lines"]
+
+    (found,) = found_in(tmp_path, step_ms, factors=factors, keep=recipe)
+    (effect,) = found.effects
+    assert effect.factor == "printed_lines" and effect.on_other.mean == pytest.approx(10, abs=2)
+    levels = ("reporting step", "threads 2")
+    assert found.confounded == [f"{level} on {stack}" for stack in ("ddp", "spark") for level in levels]
+
+
+def test_what_only_one_stack_has_is_said_to_be_in_the_stack_itself(tmp_path: Path) -> None:
+    (found,) = found_in(
+        tmp_path, lambda *_: 50.0, keep=lambda stack, given: given["threads"] == (1 if stack == "ddp" else 2)
+    )
+    assert found.confounded == ["threads 2 on ddp", "threads 2 on spark"] == found.in_stack_alone
+    said = "spark, 2 workers, 2 epochs: what the stack itself takes includes threads 2 on ddp and threads 2 on spark."
+    assert said in factors_table([found]).after
 
 
 def test_without_further_axes_or_without_both_stacks_there_is_nothing(tmp_path: Path) -> None:

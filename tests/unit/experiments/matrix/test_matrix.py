@@ -265,7 +265,11 @@ def test_the_dissertations_matrix_has_its_cells_and_its_settings(cluster: Cluste
 
 
 @pytest.mark.parametrize(
-    "name", ["dissertation", "dissertation-small", "quick", "scaling", "why", "launch", "fingerprint"]
+    "name",
+    [
+        *("dissertation", "dissertation-small", "quick", "scaling", "constant-batch"),
+        *("why", "launch", "fingerprint", "equal-speed", "bare-start", "spark-releases"),
+    ],
 )
 def test_stacks_are_compared_on_plain_settings(cluster: Cluster, name: str) -> None:
     for run in make_plan(load_matrix(name), cluster, "a" * 64):

@@ -39,7 +39,20 @@ def test_the_page_says_how_much_is_left_or_that_it_cannot(tmp_path: Path) -> Non
     )
     assert "unexplained" in (tmp_path / "little" / "answer.svg").read_text(encoding="utf-8")
     much = analysed(tmp_path / "much", costs(100, 30), noise_ms=9.0)
-    assert "That is not sharp enough to say that anything is left." in page(tmp_path / "out", much)
+    text = page(tmp_path / "out", much)
+    assert "That is not sharp enough to say that anything is left." in text
+    assert re.search(r"by itself, at most: .*threads \(\d+\.\d ms\)", text)
+    assert "Of the stack itself the figures are too wide to say even that." in text
+
+
+def test_what_could_be_all_of_it_is_said_to_need_more_seeds(tmp_path: Path) -> None:
+    text = page(tmp_path, analysed(tmp_path / "runs", costs(100, 60), noise_ms=120.0))
+    assert "That is not sharp enough to say that anything is left." in text
+    assert "But one by one" not in text  # all of them could be
+    assert re.search(
+        r"\| the stack itself \| spark: not sharply enough, [^|]+ ms a step \(campaign made\) \|", text
+    )
+    assert "make matrix MATRIX=made, with more seeds" in text
 
 
 def test_beside_every_figure_stands_what_a_step_trains_on_and_evaluates(tmp_path: Path) -> None:
@@ -194,6 +207,8 @@ def test_the_command_writes_the_page_of_a_kept_campaign(
     said = capsys.readouterr().out
     assert "answer.md" in said and "answer.html" in said and "answer.svg" in said
     text = (tmp_path / "out" / "answer.md").read_text(encoding="utf-8")
-    assert text.count("| the stack itself |") == 4 and "Campaigns: three-stacks (20261123T112508Z)." in text
+    # Four measured, and for each stack that none of them is sharp enough.
+    assert text.count("| the stack itself |") == 6 and text.count(": not sharply enough") == 2
+    assert "Campaigns: three-stacks (20261123T112508Z)." in text
     assert "| 32 | 8 |" in text
     assert main(["answer", str(tmp_path / "nothing"), "--out", str(tmp_path / "out")]) == 2

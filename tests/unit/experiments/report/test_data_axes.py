@@ -88,8 +88,8 @@ def test_a_cell_and_a_comparison_have_one_data_set(made: Campaign) -> None:
         (2000, 1.1),
         (4000, 1.5),
     ] * 2
-    assert [(each.axis, each.first, each.value, each.ratio.n) for each in analysis.settings] == [
-        ("data.train", 2000, 4000, len(SEEDS))
+    assert [(each.axes, each.first, each.values, each.ratio.n) for each in analysis.settings] == [
+        (("data.train",), [2000], [4000], len(SEEDS))
     ] * 4
     # Runs of other data end with other weights, and are not the same work.
     assert len(figures.works) == 2 * 2 * len(SEEDS) and not figures.weights_differ

@@ -1,4 +1,4 @@
-"""The campaigns in docs/why: their records stay readable, and what is said of them is what they say."""
+"""The campaigns in docs/why and docs/speed: their records stay readable, and what is said is what they say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from experiments.campaign.campaign import Campaign, open_campaign
 from experiments.report.answer import write_answer
 from experiments.util.paths import REPOSITORY
 
-WHY = REPOSITORY / "docs" / "why"
+WHY, SPEED = (REPOSITORY / "docs" / room for room in ("why", "speed"))
 #: In the order in which docs/why/README.md names them.
 RUNS = {
     "why": 70,
@@ -25,32 +25,55 @@ RUNS = {
     "bits": 15,
     "bare-start": 45,
     "equal-speed": 30,
+    "launch": 110,
 }
+OF_SPEED = {"fast": 90}
+
+
+def unpacked(archive: Path, folder: Path) -> Campaign:
+    with tarfile.open(archive) as records:
+        records.extractall(folder, filter="data")
+    (campaign,) = folder.iterdir()
+    return open_campaign(campaign)
 
 
 @pytest.fixture(scope="module")
 def campaigns(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Campaign]:
-    """Each kept campaign, unpacked."""
-    found = {}
-    for name in RUNS:
-        folder = tmp_path_factory.mktemp(name)
-        with tarfile.open(WHY / name / "records.tar.xz") as archive:
-            archive.extractall(folder, filter="data")
-        (campaign,) = folder.iterdir()
-        found[name] = open_campaign(campaign)
-    return found
+    """Each campaign of docs/why, unpacked."""
+    return {name: unpacked(WHY / name / "records.tar.xz", tmp_path_factory.mktemp(name)) for name in RUNS}
+
+
+def are_there_and_named(room: Path, campaigns: dict[str, Campaign], runs: dict[str, int]) -> None:
+    """A room has these campaigns alone, each with all its runs, and a row of its README for each."""
+    assert {path.parent.name for path in room.glob("*/records.tar.xz")} == set(runs)
+    table = (room / "README.md").read_text(encoding="utf-8")
+    for name, campaign in campaigns.items():
+        records = [campaign.counting(run.run_id) for run in campaign.file.wanted]
+        assert sum(record is not None for record in records) == runs[name]
+        (row,) = (line for line in table.splitlines() if line.startswith(f"| [{name}]({name}/report.md)"))
+        assert f"| {runs[name]} |" in row
 
 
 def test_all_runs_are_there_and_named_in_the_table(campaigns: dict[str, Campaign]) -> None:
-    assert {path.parent.name for path in WHY.glob("*/records.tar.xz")} == set(RUNS)
-    table = (WHY / "README.md").read_text(encoding="utf-8")
-    for name, campaign in campaigns.items():
-        records = [campaign.counting(run.run_id) for run in campaign.file.wanted]
-        assert sum(record is not None for record in records) == RUNS[name]
-        (row,) = (line for line in table.splitlines() if line.startswith(f"| [{name}]({name}/report.md)"))
-        assert f"| {RUNS[name]} |" in row
+    are_there_and_named(WHY, campaigns, RUNS)
+
+
+def test_those_of_speed_are_there_and_named_too(tmp_path_factory: pytest.TempPathFactory) -> None:
+    found = {
+        name: unpacked(SPEED / name / "records.tar.xz", tmp_path_factory.mktemp(name)) for name in OF_SPEED
+    }
+    are_there_and_named(SPEED, found, OF_SPEED)
 
 
 def test_the_answer_is_what_todays_code_makes_of_them(campaigns: dict[str, Campaign], tmp_path: Path) -> None:
     write_answer([analyse(campaign) for campaign in campaigns.values()], tmp_path)
     assert (tmp_path / "answer.md").read_text() == (WHY / "answer" / "answer.md").read_text()
+
+
+def test_steps_that_only_wait_stand_beside_no_training(campaigns: dict[str, Campaign]) -> None:
+    """A script that measures its own steps, or a simulated one: neither is the dissertation's work."""
+    for name in ("null-step", "why-simulated"):
+        assert analyse(campaigns[name]).published == []
+        report = (WHY / name / "report.md").read_text(encoding="utf-8")
+        assert not {"## Beside the dissertation", "## Which stack in which situation"} & set(report.splitlines())
+    assert analyse(campaigns["equal-speed"]).published

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from experiments.analysis.dissertation_tables import filled_tables
 from experiments.analysis.figures import figures_of
 from experiments.analysis.statistics import Ratio
 from experiments.analysis.verdicts import Outcome, is_small
+from experiments.campaign.campaign import Campaign
 from experiments.campaign.plan import PlannedRun
 from experiments.report.formats import CHANGE, COUNT, MINUS, NOTHING, P_VALUE, RATIO, Format, Value
 from experiments.report.formats import PERCENT as SHARE
@@ -500,7 +502,7 @@ def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
     made = campaign(tmp_path, plan, records)
     analysis = analyse(made)
     (found,) = analysis.settings
-    assert (found.axis, found.value, found.first) == ("gradient_sync", "bf16", "dense")
+    assert (found.axes, found.values, found.first) == (("gradient_sync",), ["bf16"], ["dense"])
     assert found.outcome == "shorter" and found.ratio.n == 3
     assert found.ratio.ratio == pytest.approx(0.801, abs=0.001)
     # The summary does not mention comparisons that the matrix does not ask for.
@@ -508,12 +510,56 @@ def test_settings_are_compared_where_all_else_is_alike(tmp_path: Path) -> None:
     assert said.index("bf16") < said.index(f"{found.ratio.low:.2f} to {found.ratio.high:.2f}")
     assert said.index("bf16") < said.index("dense")
     csv = next(path for path in write_report(made) if path.name == "figures.csv").read_text()
-    assert f"{found.axis} {found.value} over {found.first}" in csv
+    assert "gradient_sync bf16 over dense" in csv
     table = tables(made)["What the settings change"]
     where = rows(table)[0]["where"]
     assert where.split(", ") == ["ddp", "workers 2", "epochs 2"] and where in said
     assert not table.after  # both were in every block
     assert table.title not in tables(quick(tmp_path / "quick"))
+
+
+def in_settings(folder: Path, cells: Sequence[tuple[dict[str, Any], float]]) -> Campaign:
+    """A campaign of DDP on two workers, with three seeds of each of these settings and their train_s."""
+    plan, records = [], []
+    for (settings, seconds), seed in itertools.product(cells, (1, 2, 3)):
+        one = spec("ddp", 2, seed)
+        work = one.work.model_copy(update={name: settings[name] for name in ("gradient_sync", "precision")})
+        specification = one.model_copy(update={"work": work})
+        changes = of_specification(specification)
+        records.append(record("ddp", 2, seconds + seed / 10, 60 + seed, seed, **changes))
+        axes = {"stack": "ddp", "workers": 2, "epochs": 2, "seed": seed} | settings
+        plan.append(PlannedRun(run_id=specification.run_id, axes=axes, specification=specification))
+    return campaign(folder, plan, records)
+
+
+def test_settings_that_only_change_together_are_compared_together(tmp_path: Path) -> None:
+    shape = {"layers": 2, "hidden": 128}
+    plain = {"precision": "fp32", "gradient_sync": "dense", "model": shape}
+    lean = plain | {"gradient_sync": "rows", "model": shape | {"last_layer": "first_token"}}
+    bf16 = lean | {"precision": "bf16"}
+    made = in_settings(tmp_path / "few", [(plain, 50.0), (lean, 40.0), (bf16, 30.0)])
+    alone, *together = analyse(made).settings
+    assert (alone.axes, alone.values, alone.first) == (("precision",), ["bf16"], ["fp32"])
+    assert [each.axes for each in together] == [
+        ("gradient_sync", "model"),
+        ("precision", "gradient_sync", "model"),
+    ]
+    assert [each.ratio.ratio for each in together] == pytest.approx([0.8, 0.6], abs=0.01)
+    table = tables(made)["What the settings change"]
+    shown = [rows(table)[1][name] for name in ("setting", "value", "against", "where")]
+    assert shown == [
+        "gradient_sync, model",
+        "rows, last_layer first_token",
+        "dense, –",
+        "ddp, workers 2, epochs 2, precision fp32",
+    ]
+    assert "too few" in table.before
+    assert "gradient_sync dense, model –" in conclusions(analyse(made))[0]
+    # With more cells than settings each can be told apart, and none are compared together.
+    bf16_alone = plain | {"precision": "bf16"}
+    more = in_settings(tmp_path / "more", [(plain, 50.0), (lean, 40.0), (bf16, 30.0), (bf16_alone, 45.0)])
+    assert {each.axes for each in analyse(more).settings} == {("precision",)}
+    assert "too few" not in tables(more)["What the settings change"].before
 
 
 def test_settings_of_the_cluster_are_of_different_blocks_and_the_table_says_so(tmp_path: Path) -> None:

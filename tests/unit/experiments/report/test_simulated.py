@@ -36,7 +36,8 @@ def test_the_report_says_that_nothing_was_trained(tmp_path: Path) -> None:
     made = campaign(tmp_path, [plan for plan, _ in runs], [found for _, found in runs])
     write_report(made)
     report = (made.folder / "report.md").read_text(encoding="utf-8")
-    assert SIMULATED in report
+    minute = report.partition("## In one minute")[2].partition("##")[0]
+    assert minute.strip().startswith(f"- **What was trained?** {SIMULATED}")
     assert "no model, but a simulated accelerator that takes 43.5 ms a step" in report
     assert "We ran no model" in report and "We trained" not in report
     assert "ddp-simulated-w1-e20-s1-" in report

@@ -161,6 +161,35 @@ def test_touched_rows_give_the_weights_of_plain_ddp(
     assert len(list(tmp_path.iterdir())) == world_size
 
 
+def send_early(out: Path) -> None:
+    torch.set_num_threads(1)
+    session = BareSession()
+    join(session)
+    model, order = Encoder(), list[str]()
+    model.inner[0].weight.register_hook(lambda _: order.append("first layer"))
+    replicas: list[Any] = [replicate(model, session, lambda: order.append("last part"), "rows")]
+    real = dist.all_reduce
+
+    def noting(tensor: torch.Tensor, *rest: Any, **named: Any) -> Any:
+        if tensor.dtype == torch.float32:
+            order.append("sent")
+        return real(tensor, *rest, **named)
+
+    numbers = torch.Generator().manual_seed(session.rank)
+    with mock.patch.object(dist, "all_reduce", noting):
+        for _ in range(3):  # after the first, DistributedDataParallel arranges the parts anew
+            order.clear()
+            replicas[0](some_words(numbers)).square().mean().backward()
+    assert order.index("sent") < order.index("first layer") < order.index("last part")
+    assert order[-1] == "sent" and order.count("sent") >= 3
+    ended(session, out, replicas)
+
+
+def test_gradients_are_sent_while_the_backward_pass_goes_on(ranks: Ranks, tmp_path: Path) -> None:
+    assert ranks(2, send_early, (tmp_path,)) == [0, 0]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def touch_most(out: Path) -> None:
     torch.set_num_threads(1)
     session = BareSession()
