@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from experiments.analysis.analysis import Analysis
 from experiments.analysis.comparisons import STEPS, published_split
@@ -26,6 +27,9 @@ from experiments.analysis.suspects import (
     parts_once,
     suspects,
 )
+
+
+Alone = Literal["less", "some", "wide"]
 
 
 @dataclass(frozen=True)
@@ -118,10 +122,17 @@ def unexplained(published: Mapping[int, float], found: Sequence[Suspect]) -> Sum
     return Sum(sum(there) / len(there) - known.mean, min(there) - known.high, max(there) - known.low)
 
 
-def too_wide(answer: Answer) -> list[Suspect]:
-    """The suspects that count for a step and, as far as their figures tell, could explain all of it."""
+def by_themselves(answer: Answer) -> dict[Alone, list[Suspect]]:
+    """What each suspect that counts for a step could explain of the dissertation's figure by itself.
+
+    `less` than all of it; `some` if it is above zero, and perhaps all; or its interval is too `wide` to say.
+    """
     least = min(answer.published.step_ms.values(), default=0.0)
-    return [each for each in answer.counted("training") if each.bounds.high >= least]
+    found: dict[Alone, list[Suspect]] = {"less": [], "some": [], "wide": []}
+    for each in answer.counted("training"):
+        kind: Alone = "less" if each.bounds.high < least else "some" if each.bounds.low > 0 else "wide"
+        found[kind].append(each)
+    return found
 
 
 def _published(there: Dissertation, stack: str, baseline: str) -> Published:

@@ -38,7 +38,7 @@ class Parts(dict[str, Any]):
     def __str__(self) -> str:
         """`heads 4 and hidden 256`, or a dash."""
         parts = [f"{name} {_part_text(part)}" for name, part in self.varying.items()]
-        return listed(parts) if parts else "–"
+        return listed(parts) if parts else "\N{EN DASH}"
 
 
 def _part_text(part: Any) -> str:
@@ -354,7 +354,9 @@ def _varying_parts(runs: Sequence[PlannedRun]) -> dict[str, list[str]]:
         mappings = [value for value in values if isinstance(value, Mapping) and list(value) != ["arguments"]]
         if len(mappings) == len(values):
             names = sorted({name for value in mappings for name in value})
-            found[axis] = [name for name in names if len({repr(value.get(name, ...)) for value in mappings}) > 1]
+            found[axis] = [
+                name for name in names if len({repr(value.get(name, ...)) for value in mappings}) > 1
+            ]
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from experiments.analysis.analysis import Analysis
-from experiments.analysis.answer import Answer, answers, bounds, explained, too_wide, unexplained
+from experiments.analysis.answer import Answer, answers, bounds, by_themselves, explained, unexplained
 from experiments.analysis.statistics import Difference
 from experiments.analysis.step_samples import PUBLISHED, Samples
 from experiments.analysis.suspects import KINDS, Doubt, Kind, Sum, Suspect
@@ -145,18 +145,29 @@ def _text(answer: Answer) -> str:
             f"{text} So at least {quantity(left.low, WHOLE_MS)} of a step there have a cause that was not "
             "measured here, or that takes longer on its machines."
         )
-    return f"{text} That is not sharp enough to say that anything is left.{_one_by_one(answer, found)}"
+    return f"{text} That is not sharp enough to say that anything is left.{_one_by_one(answer)}"
 
 
-def _one_by_one(answer: Answer, found: Sequence[Suspect]) -> str:
+def _one_by_one(answer: Answer) -> str:
     """Which suspects can't take as much as the dissertation's stack did, each by itself, and which could."""
-    less = [each for each in found if each not in too_wide(answer)]
-    if not less:
-        return ""
-    named = [f"{suspect_text(each) or ITSELF} ({quantity(each.bounds.high, MS)})" for each in less]
-    said = f" But one by one none of these takes as much by itself, at most: {listed(named)}."
-    wide = [suspect_text(each) or ITSELF for each in found if each not in less]
-    return f"{said} Of {listed(wide)} the figures are too wide to say even that." if wide else said
+    found = by_themselves(answer)
+    said = ""
+    if less := [f"{_named(each)} ({quantity(each.bounds.high, MS)})" for each in found["less"]]:
+        said += f" But one by one none of these takes as much by itself, at most: {listed(less)}."
+    for each in found["some"]:
+        said += (
+            f" {_named(each)} does take {interval(each.bounds.low, each.bounds.high, MS)} more, so it could be "
+            "all of it where it was."
+        )
+    if wide := [_named(each) for each in found["wide"]]:
+        said += f" Of {listed(wide)} the figures are too wide to say even that." if less else ""
+    return said
+
+
+def _named(suspect: Suspect) -> str:
+    """A suspect with its value."""
+    value = "" if suspect.value is None else f" {value_text(suspect.value)}"
+    return f"{suspect_text(suspect)}{value}" if suspect.factor else ITSELF
 
 
 def _without_noise(found: Sequence[Suspect]) -> str:

@@ -189,7 +189,7 @@ def _is_equal(more: Difference) -> str:
         return OPEN
     if more.low > EQUAL or more.high < -EQUAL:
         return MISSED
-    return REACHED if -EQUAL <= more.low and more.high <= EQUAL else OPEN
+    return REACHED if more.low >= -EQUAL and more.high <= EQUAL else OPEN
 
 
 def _with_engine(data: Path, plan: Plan, work: Work, conditions: Conditions, seed: int) -> dict[str, float]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from experiments.analysis.ladders import Step, Waterfall
 from experiments.analysis.settings import SettingComparison
 from experiments.analysis.verdicts import sign
-from experiments.report.formats import RATIO, interval
+from experiments.report.formats import NOTHING, RATIO, interval
 from experiments.report.names import ladder_name, value_text
 from experiments.report.sections.settings import where_text
 
@@ -65,7 +65,7 @@ def _own(each: SettingComparison) -> str:
 
 
 def _first(each: SettingComparison) -> str:
-    if len(each.axes) == 1 and (text := value_text(each.first[0])) not in ("none", "–"):
+    if len(each.axes) == 1 and (text := value_text(each.first[0])) not in ("none", NOTHING):
         return text
     return _named(each.axes, each.first)
 

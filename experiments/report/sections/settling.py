@@ -12,7 +12,7 @@ import yaml
 from pydantic import TypeAdapter
 
 from experiments.analysis.analysis import Analysis
-from experiments.analysis.answer import Answer, too_wide
+from experiments.analysis.answer import Answer, by_themselves
 from experiments.analysis.figures import Figures
 from experiments.matrix.loading import load_matrix
 from experiments.report.answer_plots import suspect_text
@@ -89,7 +89,7 @@ def settling_table(
 
 def _sharper(answer: Answer) -> Iterator[list[Value | str]]:
     """What should be measured again for one stack, more sharply."""
-    for each in too_wide(answer):
+    for each in by_themselves(answer)["wide"]:
         low, high = (number(end, MS) for end in (each.bounds.low, each.bounds.high))
         yield [
             suspect_text(each) or ITSELF,

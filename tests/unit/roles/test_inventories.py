@@ -20,8 +20,10 @@ def nodes_of(name: str) -> dict[str, dict[str, Any]]:
     """What an inventory of the repository says of each node; a variable that a node lacks is none."""
     asked = ", ".join(f"'{each}': {each} | default(none)" for each in ASKED)
     done = subprocess.run(
-        [str(BINARIES / "ansible"), "cluster", "-i", str(ROOT / "inventory" / name), "-o"]
-        + ["-m", "ansible.builtin.debug", "-a", f"msg={{{{ {{ {asked} }} }}}}"],
+        [
+            *(str(BINARIES / "ansible"), "cluster", "-i", str(ROOT / "inventory" / name), "-o"),
+            *("-m", "ansible.builtin.debug", "-a", f"msg={{{{ {{ {asked} }} }}}}"),
+        ],
         cwd=ROOT,
         env={**os.environ, "ANSIBLE_CONFIG": str(ROOT / "ansible.cfg"), "TESTBED_PREFIX": "198.18.99"},
         capture_output=True,

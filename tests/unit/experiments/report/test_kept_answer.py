@@ -1,4 +1,4 @@
-"""The campaigns in docs/why and docs/speed: their records stay readable, and what is said is what they say."""
+"""The campaigns in docs/why and docs/speed: their records stay readable, and say what is said."""
 
 from __future__ import annotations
 
@@ -75,5 +75,7 @@ def test_steps_that_only_wait_stand_beside_no_training(campaigns: dict[str, Camp
     for name in ("null-step", "why-simulated"):
         assert analyse(campaigns[name]).published == []
         report = (WHY / name / "report.md").read_text(encoding="utf-8")
-        assert not {"## Beside the dissertation", "## Which stack in which situation"} & set(report.splitlines())
+        assert not {"## Beside the dissertation", "## Which stack in which situation"} & set(
+            report.splitlines()
+        )
     assert analyse(campaigns["equal-speed"]).published

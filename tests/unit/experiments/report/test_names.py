@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from experiments.analysis.figures import Parts
+from experiments.report.formats import NOTHING
 from experiments.report.names import setting_text, value_text
 
 
@@ -20,7 +21,7 @@ from experiments.report.names import setting_text, value_text
         ({"arguments": ["--epochs", "{epochs}", "--lines", "0"]}, "--epochs {epochs} --lines 0"),
         ({"arguments": ["--lines"], "more": 1}, '{"arguments": ["--lines"], "more": 1}'),
         (Parts({"layers": 2, "hidden": 64, "heads": 1}, ["heads", "hidden"]), "heads 1 and hidden 64"),
-        (Parts({"layers": 2}, ["last_layer"]), "–"),
+        (Parts({"layers": 2}, ["last_layer"]), NOTHING),
     ],
 )
 def test_values_are_written_as_people_would(value: Any, text: str) -> None:

@@ -550,11 +550,11 @@ def test_settings_that_only_change_together_are_compared_together(tmp_path: Path
     assert shown == [
         "gradient_sync, model",
         "rows, last_layer first_token",
-        "dense, –",
+        f"dense, {NOTHING}",
         "ddp, workers 2, epochs 2, precision fp32",
     ]
     assert "too few" in table.before
-    assert "gradient_sync dense, model –" in conclusions(analyse(made))[0]
+    assert f"gradient_sync dense, model {NOTHING}" in conclusions(analyse(made))[0]
     # With more cells than settings each can be told apart, and none are compared together.
     bf16_alone = plain | {"precision": "bf16"}
     more = in_settings(tmp_path / "more", [(plain, 50.0), (lean, 40.0), (bf16, 30.0), (bf16_alone, 45.0)])
