@@ -28,7 +28,6 @@ from experiments.analysis.suspects import (
     suspects,
 )
 
-
 Alone = Literal["less", "some", "wide"]
 
 

@@ -311,7 +311,7 @@ def _cells(file: CampaignFile, counting: Mapping[str, Record]) -> list[Cell]:
     cells = []
     parts = _varying_parts([runs[0] for runs in groups.values()])
     for key, runs in groups.items():
-        axes = {
+        axes: dict[str, Any] = {
             name: Parts(value, parts[name]) if name in parts else value
             for name, value in runs[0].axes.items()
             if name != "seed"

@@ -155,10 +155,9 @@ def _one_by_one(answer: Answer) -> str:
     if less := [f"{_named(each)} ({quantity(each.bounds.high, MS)})" for each in found["less"]]:
         said += f" But one by one none of these takes as much by itself, at most: {listed(less)}."
     for each in found["some"]:
-        said += (
-            f" {_named(each)} does take {interval(each.bounds.low, each.bounds.high, MS)} more, so it could be "
-            "all of it where it was."
-        )
+        took = interval(each.bounds.low, each.bounds.high, MS)
+        which = "which, where a script has that," if each.factor else "which"
+        said += f" For {_named(each)} it takes {took} more, {which} could be all of it."
     if wide := [_named(each) for each in found["wide"]]:
         said += f" Of {listed(wide)} the figures are too wide to say even that." if less else ""
     return said

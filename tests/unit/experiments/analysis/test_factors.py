@@ -190,7 +190,7 @@ def test_of_settings_that_only_change_together_none_is_named_as_what_costs(tmp_p
         )
 
     def step_ms(_: str, given: dict[str, Any]) -> float:
-        return 50 + 20 * given["threads"] + 10 * given["printed_lines"]
+        return 50 + 20 * float(given["threads"]) + 10 * float(given["printed_lines"])
 
     (found,) = found_in(tmp_path, step_ms, factors=factors, keep=recipe)
     (effect,) = found.effects
