@@ -17,6 +17,7 @@ from selenium.webdriver.common.keys import Keys
 from experiments.campaign.campaign import open_campaign
 from experiments.report.narrow import NARROW, WIDE
 from experiments.report.writer import write_report
+from experiments.util.paths import REPOSITORY
 from tests.unit.experiments.browser import CHROMEDRIVER, CHROMIUM, LACKING, Browser, chromium, pages
 from tests.unit.experiments.kept_campaigns import THREE_STACKS
 from tests.unit.experiments.made_up_page import STACKS, everything
@@ -90,6 +91,7 @@ while (texts.nextNode()) {
 }
 return [looked, found, getComputedStyle(document.body).backgroundColor];
 """
+VISIBLE: Final = "return document.querySelector(arguments[0]).checkVisibility();"
 MOVING: Final = """
 return [...document.querySelectorAll("*")].filter((each) => {
   const style = getComputedStyle(each);
@@ -207,6 +209,23 @@ def test_a_kept_campaigns_page_is_not_endless_on_a_phone(browser: Browser, tmp_p
     browser.look(*PHONE)
     browser.open(write_report(open_campaign(kept))[1])
     assert PHONE[1] < browser.ask(HEIGHT) < FOLDED
+
+
+def test_long_tables_are_folded_on_a_phone_and_open_elsewhere(browser: Browser) -> None:
+    pages_kept = [*REPOSITORY.glob("docs/why/*/report.html"), *REPOSITORY.glob("docs/speed/*/report.html")]
+    assert len(pages_kept) > 10
+    browser.look(*PHONE)
+    for kept in pages_kept:
+        browser.open(kept)
+        assert PHONE[1] < browser.ask(HEIGHT) < FOLDED, kept
+    for size, shown in ((PHONE, False), (DESK, True)):
+        browser.look(*size)
+        browser.open(REPOSITORY / "docs" / "why" / "launch" / "report.html")
+        (summary,) = browser.driver.find_elements("css selector", f"{TIMES} summary")
+        assert summary.text == "33 rows"
+        assert browser.ask(VISIBLE, f"{TIMES} table") is shown
+        summary.click()
+        assert browser.ask(VISIBLE, f"{TIMES} table") is not shown
 
 
 def test_a_click_sorts_numbers_as_numbers_and_another_one_turns_them(browser: Browser, page: Path) -> None:
