@@ -21,7 +21,7 @@ from experiments.analysis.growth import Growth, growth
 from experiments.analysis.installing import Installing, installing
 from experiments.analysis.ladders import Waterfall, waterfalls
 from experiments.analysis.noise import Noise, noise
-from experiments.analysis.own_clock import OwnClock, measures_steps, own_clock
+from experiments.analysis.own_clock import OwnClock, own_clock, trains_nothing
 from experiments.analysis.placements import Placement, placements
 from experiments.analysis.questions import Questions, questions
 from experiments.analysis.references import ReferenceCheck, check_references
@@ -84,8 +84,7 @@ def analyse(campaign: Campaign) -> Analysis:
     )
     found_occasions, unmatched = occasions(figures)
     efforts = installing(figures)
-    apart = figures.unproven or campaign.file.simulated or measures_steps(figures)
-    beside = [] if apart else published_figures(figures, published)
+    beside = [] if figures.unproven or trains_nothing(figures) else published_figures(figures, published)
     return Analysis(
         figures=figures,
         dissertation=published,

@@ -182,21 +182,16 @@ def tell_apart(held: Sequence[frozenset[Term]], terms: Sequence[Term]) -> bool:
     return bool(held) and int(np.linalg.matrix_rank(design)) == len(terms) + 1
 
 
-def including(
-    held: Sequence[frozenset[Term]], terms: Sequence[Term], others: Sequence[Term]
-) -> frozenset[Term]:
-    """Those of the terms, which these runs tell apart, whose costs include what the others take.
+def including(held: Sequence[frozenset[Term]], terms: Sequence[Term], other: Term) -> frozenset[Term]:
+    """Those of the terms, which these runs tell apart, whose costs include what another one takes.
 
-    In these runs each of the others is a sum of terms, some of them taken off.
+    In these runs the other one is a sum of terms, some of them taken off.
     """
-    if not held or not others:
+    if not held:
         return frozenset()
-    columns = _design(held, others)[:, 1:]
-    # [1 + terms, others]
-    shares = np.linalg.lstsq(_design(held, terms), columns)[0]
-    return frozenset(
-        term for term, share in zip(terms, shares[1:], strict=True) if np.abs(share).max() > NO_SHARE
-    )
+    # [1 + terms]
+    shares = np.linalg.lstsq(_design(held, terms), _design(held, [other])[:, 1])[0]
+    return frozenset(term for term, share in zip(terms, shares[1:], strict=True) if abs(share) > NO_SHARE)
 
 
 def by_blocks(blocks: int) -> bool:

@@ -173,7 +173,8 @@ def _recipes(
     terms = [UNEXPLAINED, *(Term(False, *each) for each in levels), *(Term(True, *each) for each in levels)]
     held = [_held(cell, terms, other) for cell in whole]
     kept, lost = _estimable(terms, held)
-    mixed = including(held, kept, lost)
+    within = {term: including(held, kept, term) for term in lost}
+    mixed = frozenset[Term]().union(*within.values())
     # A seed with other values would be counted among the first ones.
     known = {seed: runs for seed, runs in by_seed.items() if _has_only(values, runs)}
     solved = {
@@ -235,11 +236,7 @@ def _recipes(
             for term in terms
             if term in lost or (term in mixed and term != UNEXPLAINED)
         ],
-        in_stack_alone=[
-            _words(term, meant, baseline, other)
-            for term in lost
-            if UNEXPLAINED in including(held, kept, [term])
-        ],
+        in_stack_alone=[_words(term, meant, baseline, other) for term in lost if UNEXPLAINED in within[term]],
         mixed=_mixed([cell for cell in whole if cell.stack == baseline], values),
         seeds=len(solved),
         seeds_left_out=len(by_seed) - len(solved),

@@ -64,9 +64,9 @@ def own_clock(figures: Figures) -> list[OwnClock]:
     ]
 
 
-def measures_steps(figures: Figures) -> bool:
-    """Whether the runs are of a script that measures its steps itself, so that they are no training."""
-    return any(own_ms(record) is not None for record in figures.counting)
+def trains_nothing(figures: Figures) -> bool:
+    """Whether the runs are no training: simulated ones, or of a script that measures its steps itself."""
+    return figures.campaign.simulated or any(own_ms(record) is not None for record in figures.counting)
 
 
 def _pairs(cell: Cell, base: Cell) -> list[tuple[float, float]]:

@@ -10,7 +10,7 @@ import jinja2
 
 from experiments.analysis.analysis import Analysis, analyse
 from experiments.analysis.figures import Figures
-from experiments.analysis.own_clock import measures_steps
+from experiments.analysis.own_clock import trains_nothing
 from experiments.campaign.campaign import PLOTS, Campaign
 from experiments.records.record import utc_text
 from experiments.report.export import as_csv, as_parquet
@@ -156,7 +156,7 @@ def _details(analysis: Analysis) -> list[Table]:
         *users_tables(analysis.occasions),
         programs_table(analysis),
         *organisation_tables(analysis),
-        *([] if figures.campaign.simulated or measures_steps(figures) else [decisions_table(analysis)]),
+        *([] if trains_nothing(figures) else [decisions_table(analysis)]),
         records_table(figures),
     ]
     return [table for table in tables if table.rows or table.parts]
