@@ -39,8 +39,7 @@ class Compilation:
     def __init__(self, conditions: Conditions, phases: Phases) -> None:
         """`compiling` makes it."""
         self.seconds = 0.0  # that it took; they belong to the phase other
-        self._mode, self._phases = conditions.compile, phases
-        self._began, self._interrupted = 0.0, ""
+        self._mode, self._phases, self._began = conditions.compile, phases, 0.0
 
     def compile(self, network: torch.nn.Module, work: Work) -> None:
         """Have a network compiled when it is first called, for each shape of the work's batches."""
@@ -59,14 +58,13 @@ class Compilation:
 
     def start(self, _: CallbackArgs) -> None:
         """Called before something is compiled."""
-        self._interrupted, self._began = self._phases.current, time.perf_counter()
-        self._phases.begin("other")
+        self._began = time.perf_counter()
+        self._phases.interrupt("other")
 
     def end(self, _: CallbackArgs) -> None:
         """Called after it."""
         self.seconds += time.perf_counter() - self._began
-        if self._interrupted:
-            self._phases.begin(self._interrupted)
+        self._phases.go_on()
 
 
 @contextmanager
@@ -102,6 +100,7 @@ def compiling(conditions: Conditions, phases: Phases) -> Iterator[Compilation | 
         # In this process, on its cores: it is compiled where and as it is trained.
         torch._inductor.config.patch(fallback_random=True, compile_threads=1),
     ):
+        before = {name: os.environ.pop(name, None) for name in CACHES}
         os.environ |= {name: str(Path(folder, name.lower())) for name in CACHES}
         callback_handler.register_start_callback(compilation.start)
         callback_handler.register_end_callback(compilation.end)
@@ -110,6 +109,10 @@ def compiling(conditions: Conditions, phases: Phases) -> Iterator[Compilation | 
         finally:
             callback_handler.remove_start_callback(compilation.start)
             callback_handler.remove_end_callback(compilation.end)
+            for name, value in before.items():
+                del os.environ[name]
+                if value is not None:
+                    os.environ[name] = value
 
 
 def begin_pass(compile: str | bool) -> None:

@@ -96,6 +96,7 @@ class Work(DataSpec):
 
     LATER: ClassVar[dict[str, Any]] = DataSpec.LATER | {
         "optimiser": "adamw",
+        "optimiser_implementation": "fused",
         "momentum": 0.9,
         "schedule": "linear",
         "clip_gradients": 0.0,
@@ -114,6 +115,8 @@ class Work(DataSpec):
     gradient_accumulation: int = Field(default=1, ge=1, le=65536)  # parts in which a rank computes its batch
     activation_checkpointing: bool = False  # recompute activations in the backward pass: less memory
     optimiser: Literal["adamw", "sgd"] = "adamw"
+    # PyTorch's: one pass over all weights, a few operations on all at once, or a loop over parameters.
+    optimiser_implementation: Literal["fused", "foreach", "for_loop"] = "fused"
     momentum: float = Field(default=0.9, ge=0, lt=1)  # of sgd
     learning_rate: float = Field(default=5e-5, gt=0, le=10)
     schedule: Literal["linear", "cosine", "constant", "step"] = "linear"  # after the warm-up
@@ -227,6 +230,7 @@ class Work(DataSpec):
 WORK_OF_THE_LOOP: Final = (
     "activation_checkpointing",
     "optimiser",
+    "optimiser_implementation",
     "momentum",
     "schedule",
     "clip_gradients",
@@ -466,11 +470,22 @@ class RunSpec(Settings):
                 f"conditions.bits: portable is of fp32, and this is precision: {self.work.precision}; leave "
                 "out one or the other"
             )
+        if self.conditions.bits == "portable" and self.work.optimiser_implementation != "fused":
+            raise ValueError(
+                "conditions.bits: portable needs the optimiser in one pass, as the others take roots that "
+                "each kind of processor computes in its own way; leave out optimiser_implementation"
+            )
         if self.conditions.compile and self.work.padding == "none":
             raise ValueError(
                 f"conditions.compile: {self.conditions.compile} makes a program for each shape of a batch, "
                 "and with padding: none nearly every batch has a shape of its own; use padding: longest or "
                 "max_length, or leave out compile"
+            )
+        if self.conditions.compile == "reduce-overhead" and self.work.gradient_accumulation > 1:
+            raise ValueError(
+                "conditions.compile: reduce-overhead has gradients in memory that the next forward pass "
+                f"overwrites, and gradient_accumulation: {self.work.gradient_accumulation} adds to them; use "
+                "compile: default, or leave out gradient_accumulation"
             )
         if self.conditions.compile and self.work.padding != "max_length" and self.work.keeps_checkpoints:
             raise ValueError(

@@ -135,14 +135,14 @@ class Workload(ABC):
     def optimiser(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         """The optimiser, with weight decay on all parameters.
 
-        `fused` is the same in one pass, and never calls torch.sqrt, of which `bits: portable` has no control.
+        `fused` never calls torch.sqrt, of which `bits: portable` has no control.
         """
         work, weights = self.work, model.parameters()
+        settings: dict[str, Any] = {"lr": work.learning_rate, "weight_decay": work.weight_decay}
+        settings |= {each: each == work.optimiser_implementation for each in ("fused", "foreach")}
         if work.optimiser == "sgd":
-            return torch.optim.SGD(
-                weights, work.learning_rate, work.momentum, weight_decay=work.weight_decay, fused=True
-            )
-        return torch.optim.AdamW(weights, lr=work.learning_rate, weight_decay=work.weight_decay, fused=True)
+            return torch.optim.SGD(weights, momentum=work.momentum, **settings)
+        return torch.optim.AdamW(weights, **settings)
 
     def learning_rate_factor(self, step: int) -> float:
         """The factor on the learning rate in a step (from 0) of the whole training."""

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal
 
 from experiments.analysis.added import PARTS, STEPS, Added
 from experiments.analysis.analysis import Analysis
+from experiments.analysis.comparisons import STEPS as PUBLISHED_STEPS
 from experiments.analysis.comparisons import sibling, step_s
 from experiments.analysis.dissertation import Dissertation
 from experiments.analysis.factors import MS, FactorEffect, Recipes
@@ -39,6 +40,7 @@ Doubt = Unlike | Literal["workers", "nothing evaluated", "one stack", "unsettled
 RELEASE: Final = "release"  # as a factor: the dissertation's of a stack, against the one that the cluster has
 OPTIONS: Final = {"--lines": "printed_lines"}  # of scripts, by the name of the condition that is the same
 IN_EPOCHS: Final = (STEPS, "evaluation")  # parts that grow with the work
+ONCE_AN_EPOCH: Final = ("loader_start",)  # conditions whose cost comes as an epoch begins
 
 
 @dataclass(frozen=True)
@@ -64,15 +66,16 @@ class Suspect:
     first: Any = None
     on_baseline: Difference | None = None
     samples: Samples | None = None  # for a step; None: it trains nothing, or this is of no step
+    steps: int | None = None  # of an epoch; None: the same
     doubt: Doubt | None = None  # why it explains nothing of the dissertation's figures
     noise: float = 0.0  # the noise floor, in the same unit
     conditions: Conditions | None = None  # of the stack itself
 
     @property
     def measured(self) -> Sum:
-        """As it is, with the ends of its interval."""
+        """As it is, with the ends of its interval; what comes once an epoch, for a step of one there."""
         assert self.more.low is not None and self.more.high is not None  # only such are asked for
-        return Sum(self.more.mean, self.more.low, self.more.high)
+        return Sum(*(each * self._share for each in (self.more.mean, self.more.low, self.more.high)))
 
     @property
     def bounds(self) -> Sum:
@@ -81,14 +84,22 @@ class Suspect:
         How a cost is shared out among trained samples, evaluated ones and the step itself is not known: the
         ends are those of all being in whichever part takes it farthest (parts that cancel out go farther).
         """
-        low, high = self.measured.low - self.noise, self.measured.high + self.noise
+        found, noise = self.measured, self.noise * self._share
+        low, high = found.low - noise, found.high + noise
         times = [1.0]
-        if self.samples is not None:
+        if self.samples is not None and self.factor not in ONCE_AN_EPOCH:
             times += [
                 PUBLISHED.trained / self.samples.trained,
                 PUBLISHED.evaluated / self.samples.evaluated,
             ]
-        return Sum(self.more.mean, min(low * each for each in times), max(high * each for each in times))
+        return Sum(found.mean, min(low * each for each in times), max(high * each for each in times))
+
+    @property
+    def _share(self) -> float:
+        """How much of it a step of the dissertation has: what comes once an epoch is shared by more steps."""
+        if self.factor in ONCE_AN_EPOCH and self.steps is not None:
+            return self.steps / PUBLISHED_STEPS[self.workers]
+        return 1.0
 
 
 @dataclass(frozen=True)
@@ -119,6 +130,7 @@ def suspects(analysis: Analysis, stack: str, workers: Collection[int]) -> Iterat
         yield replace(
             _suspect(each, more, figures),
             samples=_samples([each.cell], figures),
+            steps=_steps([each.cell], figures),
             doubt=each.doubt or _doubt([each.cell], figures, workers),
             noise=floor * fmean(_step_ms(below) for _, below in pairs),
         )
@@ -168,6 +180,7 @@ def _of_recipe(recipe: Recipes, figures: Figures, workers: Collection[int]) -> I
             *(*common, factor, effect.more_on_other, value, first),
             on_baseline=effect.on_baseline,
             samples=_samples(there, figures),
+            steps=_steps(there, figures),
             doubt=_doubt(there, figures, workers) or ("mixed" if effect.factor in recipe.mixed else None),
             noise=effect.more_on_other.floor or 0.0,
         )
@@ -277,6 +290,13 @@ def _samples(cells: Sequence[Cell], figures: Figures) -> Samples | None:
         return None
     each = [samples_a_step(cell.records[0].specification) for cell in cells]
     return Samples(min(step.trained for step in each), min(step.evaluated for step in each))
+
+
+def _steps(cells: Sequence[Cell], figures: Figures) -> int | None:
+    """Of an epoch of these cells, the most; None if nothing is trained."""
+    if kind_of(figures) != "training":
+        return None
+    return max(cell.records[0].specification.work.steps_per_epoch for cell in cells)
 
 
 def _doubt(cells: Sequence[Cell], figures: Figures, workers: Collection[int]) -> Doubt | None:

@@ -9,6 +9,7 @@ from typing import Final
 
 from experiments.analysis.analysis import Analysis
 from experiments.analysis.answer import Answer, answers, bounds, by_themselves, explained, unexplained
+from experiments.analysis.comparisons import STEPS
 from experiments.analysis.statistics import Difference
 from experiments.analysis.step_samples import PUBLISHED, Samples
 from experiments.analysis.suspects import KINDS, Doubt, Kind, Sum, Suspect
@@ -36,7 +37,8 @@ TITLES: Final[dict[Kind, str]] = {
 MEANING: Final[dict[Kind, str]] = {
     "training": (
         "Samples are those of one rank, on average. With equal evaluation: between what the figure lies for "
-        "a step of {there}, wherever in a step the cost is, with the noise floor added."
+        "a step of {there}, wherever in a step the cost is, with the noise floor added. What comes as an "
+        "epoch begins (loader_start) is shared there by {steps} steps."
     ),
     "simulated": (
         "A wait took the place of training. These figures are in no sum, and stand beside none of the "
@@ -211,7 +213,7 @@ def _steps_table(answer: Answer, kind: Kind) -> Table:
     rows = [_step_row(each, answer, counts, beside=beside) for each in answer.of(kind)]
     return Table(
         title=f"{answer.stack}, {TITLES[kind]}",
-        before=MEANING[kind].format(there=there),
+        before=MEANING[kind].format(there=there, steps=_span(STEPS.values())),
         columns=columns(*names, words=words),
         rows=[*rows, _published_row(answer)] if beside else rows,
     )

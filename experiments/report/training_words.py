@@ -12,6 +12,10 @@ from experiments.util.words import counted, listed
 from training.spec import Work
 
 OPTIMISERS: Final = {"adamw": "AdamW", "sgd": "SGD"}
+IMPLEMENTATIONS: Final = {
+    "foreach": "stepping many parameters at once (foreach)",
+    "for_loop": "stepping parameter by parameter (for_loop)",
+}
 GRADIENTS: Final = {
     "auto": "gradients sent whole or by touched rows, as the work decides",
     "rows": "only touched rows of embeddings' gradients sent",
@@ -97,6 +101,8 @@ def _settings(campaign: CampaignFile) -> Iterator[tuple[str, str]]:
         yield "gradient_accumulation", f"computed in {work.gradient_accumulation} parts"
     momentum = f" with momentum {work.momentum:g}" if work.optimiser == "sgd" else ""
     yield "optimiser", f"{OPTIMISERS[work.optimiser]}{momentum}"
+    if work.optimiser_implementation != "fused":
+        yield "optimiser_implementation", IMPLEMENTATIONS[work.optimiser_implementation]
     yield "learning_rate", f"learning rate {work.learning_rate:g}"
     yield "schedule", f"{work.schedule} schedule"
     yield "warmup_steps", f"{work.warmup_steps} warm-up steps"

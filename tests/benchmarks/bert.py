@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import torch
 
@@ -46,6 +46,7 @@ class Case:
     checkpointing: bool = False  # activations are computed again in the backward pass
     bf16: bool = False  # precision: bf16, by autocast; the weights stay fp32
     skipping: bool = False  # padding: none and last_layer: first_token
+    fast_dropout: bool = False  # dropout_draws: 16_bit, and none in attention
     clip_gradients: float = 0.0  # the largest norm; 0 = any
     workers: int = 1
     gradient_sync: Literal["dense", "rows"] = "dense"
@@ -58,6 +59,7 @@ class Case:
             "activation_checkpointing": self.checkpointing,
             "precision: bf16": self.bf16,
             "padding: none, last_layer: first_token": self.skipping,
+            "dropout_draws: 16_bit, attention_dropout: 0.0": self.fast_dropout,
             f"workers: {self.workers}": self.workers > 1,
             f"gradient_sync: {self.gradient_sync}": self.gradient_sync != "dense",
         }
@@ -117,11 +119,13 @@ def work_of(case: Case, data: Path) -> Work:
             f"The texts in {data} have {asked.max_length} tokens, and {case.length} are asked for; give "
             "another --length, or prepare data with a larger max_length."
         )
-    model = SHAPES[case.shape] | {"last_layer": "first_token" if case.skipping else "all_tokens"}
+    model: dict[str, Any] = {"last_layer": "first_token" if case.skipping else "all_tokens"}
+    if case.fast_dropout:
+        model["attention_dropout"] = 0.0
     return Work(
         data=asked,
         data_digest=about["digest"],
-        model=ScratchModel.model_validate(model),
+        model=ScratchModel.model_validate(SHAPES[case.shape] | model),
         workers=case.workers,
         epochs=1,
         seed=1,
@@ -131,6 +135,7 @@ def work_of(case: Case, data: Path) -> Work:
         clip_gradients=case.clip_gradients,
         gradient_sync=case.gradient_sync,
         precision="bf16" if case.bf16 else "fp32",
+        dropout_draws="16_bit" if case.fast_dropout else "torch",
         padding="none" if case.skipping else "max_length",
         last_batch="drop",
     )

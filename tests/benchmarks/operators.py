@@ -37,7 +37,7 @@ ROWS: Final = (
     OUTSIDE,
 )
 
-DRAWN: Final = ("bernoulli", "uniform", "rand", "rand_like")
+DRAWN: Final = ("bernoulli", "uniform", "rand", "rand_like", "random")
 MULTIPLIED: Final = ("mm", "addmm", "addmv", "linear", "matmul", "mkldnn_linear")
 OF_ATTENTION: Final = ("scaled_dot_product", "bmm", "softmax")
 POINTWISE: Final = (

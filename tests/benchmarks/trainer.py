@@ -3,8 +3,9 @@
 python -m tests.benchmarks.trainer --data DIR (a prepared data set) [--batches N …] [--steps N] [--rounds N]
 
 For each batch size and each way to train, prints the samples per second of both in each round, and the ratio
-with its 95 % interval. Both train one epoch, without evaluation, logging or checkpoints. What compiling takes
-is not counted, nor is the first round, a warm-up. (`python -m tests.benchmarks` compares them on a core.)
+with its 95 % interval. Both train one epoch, without evaluation, logging or checkpoints, and are timed from
+its first step until the GPU has done all. What compiling takes is not counted, nor is the first round, a
+warm-up. (`python -m tests.benchmarks` compares them on a core.)
 """
 
 from __future__ import annotations
@@ -13,9 +14,8 @@ import argparse
 import itertools
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -110,7 +110,7 @@ def padded(rows: Sequence[Batch]) -> Batch:
 
 
 class Stopwatch(TrainerCallback):
-    """Takes the time of each step, from the end of the one before."""
+    """Takes the time of each step, from the end of the one before; the last ends with the device's work."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -126,6 +126,11 @@ class Stopwatch(TrainerCallback):
         now = time.perf_counter()
         self.seconds.append(now - self._ended)
         self._ended = now
+
+    def on_train_end(self, *_: Any, **__: Any) -> None:
+        """All steps have been given to the device."""
+        settle(self._device)
+        self.seconds[-1] += time.perf_counter() - self._ended
 
 
 def by_trainer(
@@ -177,13 +182,18 @@ def settle(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-def timed(device: torch.device, train: Callable[[], object]) -> float:
-    """The seconds of a whole training, until the device has done all of it."""
+def seconds_of_the_engine(workload: Workload, device: torch.device) -> float:
+    """From before the first step until the device has done all, without what compiling took."""
+    session, begun = Alone(device=device), 0.0
+
+    def begin() -> None:
+        nonlocal begun
+        settle(device)
+        begun = time.perf_counter()
+
+    by_the_engine(workload, session, begin)
     settle(device)
-    begun = time.perf_counter()
-    train()
-    settle(device)
-    return time.perf_counter() - begun
+    return time.perf_counter() - begun - session.compiling_s
 
 
 def compared(way: Way, data: Path, steps: int, batch: int, rounds: int) -> Iterator[str]:
@@ -194,9 +204,8 @@ def compared(way: Way, data: Path, steps: int, batch: int, rounds: int) -> Itera
     workload = opened(work, data, Conditions(device="cuda", compile=way.compile))
     pairs = []
     for number in range(rounds + 1):
-        session = Alone(device=device)
-        engine = timed(device, partial(by_the_engine, workload, session)) - session.compiling_s
-        trainer = timed(device, partial(by_trainer, plain, device, way.peer))
+        engine = seconds_of_the_engine(workload, device)
+        trainer = sum(by_trainer(plain, device, way.peer)[0])
         rates = [work.data.train / seconds for seconds in (engine, trainer)]
         what = f"round {number}" if number else "warming up"
         yield f"  {what}: engine {rates[0]:.0f} samples/s, Trainer {rates[1]:.0f} samples/s"

@@ -1,8 +1,9 @@
 """Two workers of a core each, beside what one does alone and what two do that exchange nothing.
 
-Each worker is a process with one thread on a core of its own; they meet over gloo. A step's time is that of
-the steps after the first few, without evaluation. Workers that exchange nothing differ in speed: theirs is
-the time in which each of them takes one step on average (the harmonic mean).
+Each worker is a process with one thread on a core of its own; they meet over gloo. All keep freed memory, as
+ranks of a run do. A step's time is that of the steps after the first few, without evaluation. Workers that
+exchange nothing differ in speed: theirs is the time in which each of them takes one step on average (the
+harmonic mean).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from experiments.util.words import listed
 from tests.benchmarks.engine import Alone, by_the_engine, compute_as_a_rank, opened
 from tests.benchmarks.links import LOOPBACK, RATE, Place, limited_link, why_no_limit
+from tests.benchmarks.plain_ddp import by_plain_ddp
 from tests.benchmarks.plan import Plan, in_turns
 from tests.benchmarks.results import Comparison, Named, Part, Sample, compare
 from tests.benchmarks.side_by_side import FORK, side_by_side
@@ -34,8 +36,9 @@ BY_THEMSELVES: Final = "nothing exchanged"
 ONE: Final = "one worker"
 CEILING: Final = "two independent workers"
 NO_LIMIT: Final = "no link limit"
+PLAIN: Final = "DDP without the engine"
 SYNCS: Final = ("dense", "rows", "auto", "bf16", "fp16", "powersgd")
-EXACT: Final = ("dense", "rows", "auto")  # which must end with the same bits
+EXACT: Final = (PLAIN, "dense", "rows", "auto")  # which must end with the same bits
 AIMED: Final = "auto"  # the way that is to reach the aims
 AIMS: Final = {NO_LIMIT: 0.97, RATE: 0.94}  # shares of the ceiling
 SHARE: Final = "share of the ceiling"
@@ -47,7 +50,7 @@ class Trained(NamedTuple):
     """What one worker did."""
 
     step_seconds: list[float]  # of those that count
-    phases: dict[str, float]  # seconds of those steps
+    phases: dict[str, float]  # seconds of those steps; empty: not known
     weights: str  # their digest
 
 
@@ -111,9 +114,10 @@ def _calls(
         for name, workers in ((ONE, 1), (CEILING, WORKERS))
     }
     for group, places in links.items():
+        calls[group, PLAIN] = partial(_joined, _plainly, data, plan.work_on(data, workers=WORKERS), places)
         for sync in syncs:
             work = plan.work_on(data, workers=WORKERS, gradient_sync=sync)
-            calls[group, sync] = partial(_joined, data, work, places)
+            calls[group, sync] = partial(_joined, _trained, data, work, places)
     return calls
 
 
@@ -128,7 +132,9 @@ def _apart(data: Path, work: Work, workers: int) -> list[Callable[[], Trained]]:
     return [train] * workers
 
 
-def _joined(data: Path, work: Work, places: Sequence[Place]) -> list[Callable[[], Trained]]:
+def _joined(
+    how: Callable[[Path, Work, Alone], Trained], data: Path, work: Work, places: Sequence[Place]
+) -> list[Callable[[], Trained]]:
     """Ranks that exchange gradients."""
     port = free_port()
 
@@ -138,7 +144,7 @@ def _joined(data: Path, work: Work, places: Sequence[Place]) -> list[Callable[[]
         compute_as_a_rank(work)
         session = Alone(rank=rank, world_size=WORKERS)
         join(session)
-        found = _trained(data, work, session)
+        found = how(data, work, session)
         wait_for_all(session)
         leave(session)
         return found
@@ -147,11 +153,20 @@ def _joined(data: Path, work: Work, places: Sequence[Place]) -> list[Callable[[]
 
 
 def _trained(data: Path, work: Work, session: Alone, ready: Callable[[], object] = lambda: None) -> Trained:
-    # PowerSGD sends all in the first tenth.
-    first = max(NOT_COUNTED, work.steps // 10)
+    first = _first_that_counts(work)
     training = by_the_engine(opened(work, data), session, ready, first)
     counted = list(training.step_seconds)[first:]
     return Trained(counted, session.phases, weights_digest(training.model.state_dict()))
+
+
+def _plainly(data: Path, work: Work, session: Alone) -> Trained:
+    seconds, model = by_plain_ddp(opened(work, data), session)
+    return Trained(seconds[_first_that_counts(work) :], {}, weights_digest(model.state_dict()))
+
+
+def _first_that_counts(work: Work) -> int:
+    """The step, from 0; in the first tenth PowerSGD sends all."""
+    return max(NOT_COUNTED, work.steps // 10)
 
 
 def _together(calls: Sequence[Callable[[], Trained]], plan: Plan) -> dict[str, Any]:
@@ -169,9 +184,10 @@ def _together(calls: Sequence[Callable[[], Trained]], plan: Plan) -> dict[str, A
         for each in found
     ]
     names = {name for each in by_worker for name in each}
+    phases = {name: mean(each.get(name, 0.0) for each in by_worker) for name in PHASES if name in names}
     return {
         "ms": 1000 * harmonic_mean([mean(each.step_seconds) for each in found]),
-        "phases": {name: mean(each.get(name, 0.0) for each in by_worker) for name in PHASES if name in names},
+        "phases": phases or None,
         "weights": digests.pop(),
     }
 

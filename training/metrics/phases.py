@@ -76,6 +76,7 @@ class Phases:
         self._steps = 0
         self._in_step = False
         self._sampled = False
+        self._interrupted: tuple[str, bool] | None = None
 
     def begin(self, phase: str) -> None:
         """Begin `phase`, one of `training.spec.PHASES`.
@@ -98,6 +99,19 @@ class Phases:
         """End the step, and begin `phase`."""
         self._in_step = False
         self.begin(phase)
+
+    def interrupt(self, phase: str) -> None:
+        """Begin `phase` amid another one, also in a step that is not sampled, until `go_on`.
+
+        What it takes is all its own: other steps are not split by it.
+        """
+        self._interrupted = self._marks[-1][:2] if self._marks else None
+        self._marks.append((phase, False, self._clock.stamp()))
+
+    def go_on(self) -> None:
+        """Return to what was interrupted; if there was nothing, the phase goes on."""
+        if self._interrupted is not None:
+            self._marks.append((*self._interrupted, self._clock.stamp()))
 
     @property
     def current(self) -> str:

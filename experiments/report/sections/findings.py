@@ -10,6 +10,7 @@ from experiments.analysis.verdicts import sign
 from experiments.report.formats import NOTHING, RATIO, interval
 from experiments.report.names import ladder_name, value_text
 from experiments.report.sections.settings import where_text
+from experiments.report.verdict_words import SAME
 
 
 def step_sentences(found: Sequence[Waterfall]) -> list[str]:
@@ -18,7 +19,8 @@ def step_sentences(found: Sequence[Waterfall]) -> list[str]:
     if not steps:
         return []
     certain = [_step(waterfall, step) for waterfall, step in steps if step.certain]
-    return [f"Among the ladders' steps, {_all_of(certain, len(steps))}."]
+    said = "; ".join([*certain, *_rest(len(steps) - len(certain), len(steps))])
+    return [f"Among the ladders' steps, {said}."]
 
 
 def setting_sentences(found: Sequence[SettingComparison]) -> list[str]:
@@ -27,16 +29,19 @@ def setting_sentences(found: Sequence[SettingComparison]) -> list[str]:
     outside = [each for each in found if each.more_outside is not None and sign(each.more_outside)]
     sentences = []
     if known:
-        certain = [_setting(each) for each in known if each.outcome in ("longer", "shorter")]
-        sentences.append(f"Among the comparisons of settings, {_all_of(certain, len(known))}.")
+        said = [_setting(each) for each in known if each.outcome in ("longer", "shorter")]
+        for outcome, words in (("same", f"take {SAME}"), ("noise", "differ by no more than noise")):
+            said += _rest(sum(each.outcome == outcome for each in known), len(known), words)
+        said += _rest(sum(each.outcome == "open" for each in known), len(known))
+        sentences.append(f"Among the comparisons of settings, {'; '.join(said)}.")
     if outside:
         sentences.append(f"Outside train_s, {'; '.join(map(_setting_outside, outside))}.")
     return sentences
 
 
-def _all_of(certain: Sequence[str], number: int) -> str:
-    rest = number - len(certain)
-    return "; ".join([*certain, *([f"{rest} of {number} can't tell"] if rest else [])])
+def _rest(count: int, number: int, words: str = "can't tell") -> list[str]:
+    """What a `count` of all say; nothing of none."""
+    return [f"{count} of {number} {words}"] if count else []
 
 
 def _step(waterfall: Waterfall, step: Step) -> str:

@@ -62,14 +62,19 @@ def excluded_sentences(found: Sequence[StackComparison]) -> list[str]:
             above = each.more_a_step.mean > each.published_step_s
             groups.setdefault((each.cell.stack, each.cell.workers, above), []).append(each)
     sentences = []
-    for (stack, workers, _), excluded in groups.items():
+    for (stack, workers, above), excluded in groups.items():
         lows = [each.more_a_step.low for each in excluded if each.more_a_step.low is not None]
         highs = [each.more_a_step.high for each in excluded if each.more_a_step.high is not None]
         judged = sum((each.cell.stack, each.cell.workers) == (stack, workers) for each in found)
         cells = "" if len(excluded) == judged else f" in {len(excluded)} of {judged} cells"
+        ends = (
+            f"that is more than it adds in the dissertation ({_published(excluded)})"
+            if above
+            else f"what it adds in the dissertation ({_published(excluded)}) is excluded here"
+        )
         sentences.append(
             f"With {counted(workers, 'worker')} {stack} adds {interval(min(lows), max(highs), STEP)} ms to a "
-            f"step{cells}; what it adds in the dissertation ({_published(excluded)}) is excluded here."
+            f"step{cells}; {ends}."
         )
     return sentences
 

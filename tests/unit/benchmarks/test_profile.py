@@ -59,6 +59,7 @@ LIMITS = Limits(Peak((4, 5, 6), 2e9), Peak((7, 8, 9), 4e9), {"copy": 1e9, "triad
             ["aten::bernoulli_", "aten::dropout", "aten::scaled_dot_product_attention", "phase: forward"],
             DRAWS,
         ),
+        (["aten::random_", "phase: forward"], DRAWS),
         (["aten::div_", "aten::dropout", "phase: forward"], ELEMENTWISE),
         (
             ["aten::sum", "autograd::engine::evaluate_function: AddmmBackward0", "phase: backward"],
@@ -119,9 +120,11 @@ def test_time_is_an_operators_own_and_calls_are_its_callers() -> None:
     assert {name: count for name, count in calls.items() if count} == {OUTSIDE: 1, MATRIX: 1}
 
 
+@pytest.mark.parametrize("fast_dropout", [False, True])
 @pytest.mark.parametrize("skipping", [False, True])
-def test_counted_flop_is_that_of_arithmetic(skipping: bool, datasets: Datasets) -> None:
-    workload = Bert(replace(CASE, skipping=skipping), datasets(data_spec()).path)
+def test_counted_flop_is_that_of_arithmetic(skipping: bool, fast_dropout: bool, datasets: Datasets) -> None:
+    case = replace(CASE, skipping=skipping, fast_dropout=fast_dropout)
+    workload = Bert(case, datasets(data_spec()).path)
     chosen = torch.arange(8)
     lengths = benchmark.lengths(workload, chosen)
     assert (max(lengths) <= 16 and len(set(lengths)) > 1) if skipping else lengths == [16] * 8

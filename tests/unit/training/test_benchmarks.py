@@ -134,7 +134,7 @@ def test_two_workers_are_set_beside_one_and_beside_two_that_exchange_nothing(pre
     part = two_workers.measure(prepared.path, plan(cores=2))
 
     links = [two_workers.NO_LIMIT] + ([] if why_no_limit() else [RATE])
-    ways = [(link, sync) for link in links for sync in two_workers.SYNCS]
+    ways = [(link, name) for link in links for name in (two_workers.PLAIN, *two_workers.SYNCS)]
     alone = [(two_workers.BY_THEMSELVES, name) for name in (two_workers.ONE, two_workers.CEILING)]
     assert [(each.group, each.name) for each in part.samples] == [*alone, *ways]
     digests = {(each.group, each.name): each.weights for each in part.samples}
@@ -146,6 +146,9 @@ def test_two_workers_are_set_beside_one_and_beside_two_that_exchange_nothing(pre
         if way[1] not in two_workers.EXACT:
             assert digests[way] != digests[two_workers.NO_LIMIT, "dense"]
     for each in part.samples:
+        if each.name == two_workers.PLAIN:
+            assert each.phases is None
+            continue
         assert each.phases is not None and sum(each.phases.values()) == pytest.approx(each.ms, rel=0.5)
         assert (each.phases.get("exposed_sync", 0.0) > 0) == (each.group != two_workers.BY_THEMSELVES)
     shares = [each for each in part.comparisons if each.measure == two_workers.SHARE]

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -121,21 +121,22 @@ def test_an_optimiser_differs_from_pytorchs_loop_over_parameters_in_rounding_alo
 ) -> None:
     """Over 20 steps with gradients of size 1 and learning rates of 1e-3: weights within 1e-6."""
     prepared = datasets(data_spec())
-    settings = {"optimiser": optimiser, "learning_rate": 1e-3, "weight_decay": 0.01}
-    spec = run_spec(prepared, data_spec(), **settings)
-    workload = open_workload(spec.work, prepared.path, spec.conditions, tmp_path)
+    settings: dict[str, Any] = {"optimiser": optimiser, "learning_rate": 1e-3, "weight_decay": 0.01}
     ended = []
-    for fused in (True, False):
+    for implementation in ("fused", "foreach", "for_loop"):
+        spec = run_spec(prepared, data_spec(), **settings, optimiser_implementation=implementation)
+        workload = open_workload(spec.work, prepared.path, spec.conditions, tmp_path)
         torch.manual_seed(1)
         model = torch.nn.Linear(40, 30)
         begun = weights_of(model)
         steps = workload.optimiser(model)
-        for group in steps.param_groups:
-            group["fused"], group["foreach"] = fused, False
         for _ in range(20):
             for weight in model.parameters():
                 weight.grad = torch.randn_like(weight)
-            steps.step()
+            seen = operations(steps.step)
+        assert (f"aten::_fused_{optimiser}_" in seen) == (implementation == "fused")
+        assert any("_foreach_" in each for each in seen) == (implementation == "foreach")
         ended.append(weights_of(model))
-    assert (ended[0] - ended[1]).abs().max() < 1e-6
+    for other in ended[1:]:
+        assert (ended[0] - other).abs().max() < 1e-6
     assert (ended[0] - begun).abs().max() > 1e-3

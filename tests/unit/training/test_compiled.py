@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -45,6 +46,43 @@ def test_training_differs_in_rounding_alone(run: Run, datasets: Datasets) -> Non
     assert folders() == left
 
 
+@pytest.mark.wide
+@pytest.mark.parametrize(
+    ("settings", "close"),
+    [
+        ({"precision": "bf16"}, 2e-3),
+        ({"dropout_draws": "16_bit", "model": MODEL | {"last_layer": "first_token"}}, 1e-5),
+        ({"gradient_accumulation": 2, "activation_checkpointing": True}, 1e-5),
+    ],
+)
+def test_other_settings_go_with_it(
+    run: Run, datasets: Datasets, settings: dict[str, Any], close: float
+) -> None:
+    prepared, losses = datasets(data_spec()), []
+    spec = run_spec(prepared, data_spec(), **{"model": MODEL, "last_batch": "drop"} | settings)
+    for each in (spec, compiled(spec)):
+        out, statuses = run(each, prepared.path)
+        assert statuses == [0]
+        losses.append(load(out / "result.json")["epochs"][0]["train_loss"])
+    assert losses[1] == pytest.approx(losses[0], rel=close)
+    assert load(out / "rank-0.json")["compiled"]["graphs"] >= 3
+
+
+@pytest.mark.wide
+def test_a_resumed_run_ends_with_the_same_bits(run: Run, datasets: Datasets, tmp_path: Path) -> None:
+    prepared = datasets(data_spec())
+    settings = {"model": MODEL, "epochs": 2, "checkpoint_every_steps": 1, "keep_checkpoints": 99}
+    spec = compiled(run_spec(prepared, data_spec(), **settings))
+    whole, _ = run(spec, prepared.path)
+    names = sorted(path.name for path in (whole / "checkpoints").iterdir())
+    for name in (names[0], names[len(names) // 2]):
+        out = tmp_path / f"from-{name}"
+        shutil.copytree(whole / "checkpoints" / name, out / "checkpoints" / name)
+        _, statuses = run(spec, prepared.path, out)
+        assert statuses == [0]
+        assert load(out / "result.json")["weights_digest"] == load(whole / "result.json")["weights_digest"]
+
+
 def folders() -> set[Path]:
     return set(Path(tempfile.gettempdir()).glob("trainbed-compile-*"))
 
@@ -84,6 +122,11 @@ def test_one_program_does_for_all_lengths(run: Run, datasets: Datasets) -> None:
         ({"padding": "none"}, {}, "with padding: none nearly every batch has a shape of its own; use paddi"),
         ({"simulated_step_ms": 10.0}, {}, "conditions.compile is of a model, and a simulated accelerator"),
         ({"padding": "longest", "checkpoint_every_epochs": 1}, {}, "and a resumed run begins with another o"),
+        (
+            {"gradient_accumulation": 2},
+            {"compile": "reduce-overhead", "device": "cuda"},
+            "conditions.compile: reduce-overhead has gradients in memory that the next forward pass overwri",
+        ),
     ],
 )
 def test_what_it_does_not_go_with_refuses_it(

@@ -134,13 +134,14 @@ def test_a_setting_of_the_work_that_came_later_changes_a_digest_only_where_it_is
     assert work().digest == "70bb0014422e0bb081cef6d021c72e287fc2ad692113de3582cc06d2a5cd53f8"
     assert RunSpec(stack="ddp", work=work()).run_id == "ddp-w2-e20-s1-6154cbb0"
     later: tuple[dict[str, Any], ...] = (
-        *({"optimiser": "sgd"}, {"momentum": 0.5}, {"schedule": "cosine"}, {"clip_gradients": 1.0}),
+        *({"optimiser": "sgd"}, {"optimiser_implementation": "for_loop"}, {"momentum": 0.5}),
+        *({"schedule": "cosine"}, {"clip_gradients": 1.0}),
         {"workload_digest": "1" * 64, "workload": "mine"},
         *({"padding": "longest"}, {"padding": "none"}, {"model": {"last_layer": "first_token"}}),
         *({"dropout_draws": "16_bit"}, {"model": {"attention_dropout": 0.1}}, {"grouping": "length"}),
         {"precision": "bf16"},
     )
-    assert len({work().digest, *(work(**each).digest for each in later)}) == 13
+    assert len({work().digest, *(work(**each).digest for each in later)}) == 14
 
 
 def test_the_former_name_of_dense_is_read_and_stays_in_digests() -> None:

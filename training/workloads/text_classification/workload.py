@@ -49,8 +49,10 @@ class TextClassification(Workload):
         of_packed = ("lengths", "begins")
         self._takes = {*inspect.signature(built.forward).parameters, *of_packed}
         config: Any = built.config
-        # A program of torch.compile has one kind of mask, whatever it hides.
-        self._masked = config.model_type == "bert" and config._attn_implementation == "sdpa" and not compiled
+        # A decoder hides more than padding. A program of torch.compile has one kind of mask, whatever it
+        # hides.
+        encodes = config.model_type == "bert" and not config.is_decoder
+        self._masked = encodes and config._attn_implementation == "sdpa" and not compiled
         return built
 
     def batch(self, split: str, chosen: torch.Tensor, epoch: int) -> Batch:  # noqa: ARG002  # each alike

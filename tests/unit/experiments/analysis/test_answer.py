@@ -157,6 +157,20 @@ def test_less_evaluation_than_there_leaves_less_certain(tmp_path: Path) -> None:
     assert chosen.samples is not None and chosen.samples.evaluated > 31
 
 
+def test_what_comes_once_an_epoch_is_shared_by_the_steps_of_one_there(tmp_path: Path) -> None:
+    def starting(stack: str, given: dict[str, Any]) -> float:
+        return 500 + 230 * (stack == "spark" and given["loader_start"] == "spawn")
+
+    given = {"conditions": {"loader_workers": 4}, "work": {"data": EVEN | {"validation": 2000}}}
+    found = of_spark(analysed(tmp_path, starting, {"loader_start": ["fork", "spawn"]}, **given))
+    (spawned,) = (each for each in found.counted("training") if each.factor)
+    assert spawned.more.mean == pytest.approx(230, abs=1) and spawned.steps == 63
+    there = 230 * 63 / 391
+    assert spawned.measured.mean == pytest.approx(there, abs=0.2)
+    # However much a step evaluates there, and however many samples it trains on.
+    assert spawned.bounds.low == pytest.approx(there, abs=2) == pytest.approx(spawned.bounds.high, abs=4)
+
+
 def test_intervals_hold_for_all_suspects_of_a_stack_at_once(tmp_path: Path) -> None:
     one = analysed(tmp_path / "one", costs(30), {})
     (alone,) = of_spark(one).steps

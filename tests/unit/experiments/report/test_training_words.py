@@ -15,6 +15,11 @@ from tests.unit.experiments.made_up_records import campaign, spec
     ("setting", "value", "said"),
     [
         ("precision", "bf16", "no gradient clipping, bf16 (autocast), deterministic"),
+        (
+            "optimiser_implementation",
+            "for_loop",
+            "AdamW, stepping parameter by parameter (for_loop), learning rate",
+        ),
         ("padding", "max_length", "fp32, deterministic"),
         ("padding", "longest", "fp32, padded to the longest of each batch, deterministic"),
         ("padding", "none", "fp32, no padding computed, deterministic"),

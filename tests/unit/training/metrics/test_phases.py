@@ -66,6 +66,31 @@ def test_steps_that_are_not_sampled_are_split_as_those_that_are() -> None:
     assert phases.total() == pytest.approx(120e-9)
 
 
+def test_what_interrupts_a_step_is_all_its_own() -> None:
+    # Sampled: 0-10 data, 10-20 forward, interrupted 20-70, 70-90 forward; not sampled: 100-120, interrupted
+    # 120-180, 180-220; 220 other, 230 settled.
+    phases = Phases(SteppingClock(0, 10, 20, 70, 90, 100, 120, 180, 220, 230), sample_every=2)
+    for _ in range(2):
+        phases.begin_step()
+        phases.begin("data")
+        phases.begin("forward")
+        phases.interrupt("other")
+        phases.go_on()
+        phases.end_step("other")
+    phases.settle()
+    # Of the second step's 60 a quarter is data, as of the first one's 40.
+    assert phases.seconds() == pytest.approx({"data": 25e-9, "forward": 75e-9, "other": 130e-9})
+    assert phases.total() == pytest.approx(230e-9)
+
+
+def test_what_interrupts_nothing_goes_on() -> None:
+    phases = Phases(SteppingClock(0, 10))
+    phases.interrupt("other")
+    phases.go_on()
+    phases.settle()
+    assert phases.seconds() == pytest.approx({"other": 10e-9})
+
+
 def test_a_wrong_name_fails_also_in_a_step_that_is_not_sampled() -> None:
     phases = Phases(SteppingClock(0, 1, 2), sample_every=2)
     for _ in range(2):

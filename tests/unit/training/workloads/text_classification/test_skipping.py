@@ -187,6 +187,20 @@ def test_a_pretrained_bert_can_do_it_and_another_encoder_says_that_it_cannot(
     )
 
 
+def test_a_decoder_sees_nothing_that_follows_whether_padded_or_not(
+    datasets: Datasets, tmp_path: Path
+) -> None:
+    prepared = datasets(DATA)
+    work = run_spec(prepared, DATA, model=MODEL | {"dropout": 0.0, "config": {"is_decoder": True}}).work
+    workload = open_workload(work, prepared.path, Conditions(), tmp_path)
+    network = workload.model().eval()
+    batch = workload.batch("validation", torch.arange(6), 1)
+    assert not batch["attention_mask"].all()
+    found = network(**{name: each for name, each in batch.items() if name != "labels"}).logits
+    ready = workload.predict(network, workload.ready(batch))["logits"]
+    assert torch.equal(ready, found)
+
+
 def test_a_bert_that_decodes_cannot(datasets: Datasets, tmp_path: Path) -> None:
     prepared = datasets(DATA)
     decoder = MODEL | {"config": {"is_decoder": True}}
