@@ -193,6 +193,7 @@ def _planned(
         axes=combination,
         specification=specification,
         cannot_run=excluded
+        or why_too_few_threads(matrix, cluster)
         or why_not_shared(matrix.global_batch(combination), specification.work.world_size)
         or why_not(specification, cluster),
     )
@@ -208,6 +209,17 @@ def _defaults(cluster: Cluster) -> ClusterDefaults:
     }
     threads = {} if cluster.threads is None else {"threads": cluster.threads}
     return ClusterDefaults(cluster.slots_per_worker, conditions | threads)
+
+
+def why_too_few_threads(matrix: Matrix, cluster: Cluster) -> str | None:
+    """Why the cluster's ranks are too small for what the matrix asks; None if they are not."""
+    least, there = matrix.needs.threads, cluster.threads
+    if there is None or there >= least:
+        return None
+    return (
+        f"The matrix {matrix.name} needs {least} threads for each rank, and the inventory gives {there} "
+        "(worker_threads); take one with larger workers, such as inventory/one-worker."
+    )
 
 
 def why_no_compiler(mode: str, cluster: Cluster) -> list[str]:

@@ -52,6 +52,14 @@ class Order(BaseModel):
     warm_ups: bool = True  # one for each stack and block, recorded but not counted
 
 
+class Needs(BaseModel):
+    """What a cluster must have for the matrix to say anything."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    threads: Annotated[int, Field(ge=1)] = 1  # of each rank, at least, as the inventory sets them
+
+
 class Matrix(BaseModel):
     """One matrix file, validated."""
 
@@ -67,6 +75,7 @@ class Matrix(BaseModel):
     rows: list[dict[str, Any]] = Field(default_factory=list)
     exclude: list[Exclusion] = Field(default_factory=list)
     order: Order = Order()
+    needs: Needs = Needs()
     ladders: list[Ladder] = Field(default_factory=list)
     target: Target | None = None
     together: list[list[int]] = Field(default_factory=list)  # seeds whose runs start together, all else equal
@@ -167,5 +176,5 @@ class Matrix(BaseModel):
         return None
 
     def content(self) -> dict[str, Any]:
-        """Everything that decides the runs: all but the description and what only the report uses."""
-        return self.model_dump(mode="json", exclude={"description", "ladders", "target"})
+        """Everything that decides the runs: all but the description, its needs and what only reports use."""
+        return self.model_dump(mode="json", exclude={"description", "needs", "ladders", "target"})

@@ -16,6 +16,7 @@ from experiments.campaign.plan import PlannedRun, make_plan
 from experiments.cluster.description import Cluster
 from experiments.console.tables import plan_as_json
 from experiments.matrix.loading import load_matrix
+from experiments.matrix.model import Needs
 from experiments.records.record import read_record
 from tests.unit.experiments.made_up_workplace import MATRIX, Workplace
 
@@ -218,7 +219,8 @@ def test_on_one_core_the_plan_says_which_runs_of_threads_are_the_same(
     def notes(threads: int) -> list[str]:
         nodes = {name: node.model_copy(update={"cores": threads}) for name, node in cluster.nodes.items()}
         there = cluster.model_copy(update={"threads": threads, "nodes": nodes})
-        plan = make_plan(load_matrix("threads"), there, "a" * 64)
+        matrix = load_matrix("threads").model_copy(update={"needs": Needs()})
+        plan = make_plan(matrix, there, "a" * 64)
         workers = {name: nodes[name] for name in cluster.workers}
         return list(plan_as_json(plan, "threads", Estimates(tmp_path, {}), workers)["notes"])
 

@@ -468,6 +468,19 @@ def test_too_many_threads_cannot_be_run(tmp_path: Path, cluster: Cluster) -> Non
     )
 
 
+def test_a_matrix_says_how_many_threads_it_needs(cluster: Cluster) -> None:
+    def reasons(threads: int | None) -> set[str | None]:
+        there = cluster.model_copy(update={"stacks": ["ddp", "spark", "determined"], "threads": threads})
+        return {run.cannot_run for run in make_plan(load_matrix("threads"), there, "a" * 64)}
+
+    assert reasons(1) == {
+        "The matrix threads needs 2 threads for each rank, and the inventory gives 1 (worker_threads); take "
+        "one with larger workers, such as inventory/one-worker."
+    }
+    assert not any("The matrix threads needs" in str(each) for each in reasons(2) | reasons(None))
+    assert "needs" not in load_matrix("threads").content()
+
+
 def test_the_clusters_variables_of_ranks_are_a_condition_and_a_matrix_may_replace_them(
     tmp_path: Path, cluster: Cluster
 ) -> None:

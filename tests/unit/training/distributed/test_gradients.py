@@ -212,6 +212,35 @@ def test_a_table_of_which_most_is_touched_is_sent_whole(ranks: Ranks, tmp_path: 
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def send_sparse(out: Path) -> None:
+    torch.set_num_threads(1)
+    session = BareSession()
+    join(session)
+    digests, replicas = set(), list[Any]()
+    for how in ("plain", "dense"):
+        torch.manual_seed(1)
+        table = torch.nn.Embedding(WORDS, WIDTH, sparse=True)
+        model = torch.nn.Sequential(table, torch.nn.Linear(WIDTH, 3))
+        replicas.append(
+            DistributedDataParallel(model) if how == "plain" else replicate(model, session, lambda: None, how)
+        )
+        optimiser = torch.optim.SGD(model.parameters(), 0.1, 0.9, foreach=False)
+        numbers = torch.Generator().manual_seed(session.rank)
+        for _ in range(4):
+            replicas[-1](some_words(numbers)).square().sum().backward()
+            assert table.weight.grad is not None and table.weight.grad.is_sparse
+            optimiser.step()
+            optimiser.zero_grad()
+        digests.add(weights_digest(model.state_dict()))
+    assert len(digests) == 1
+    ended(session, out, replicas)
+
+
+def test_sparse_gradients_are_sent_as_plain_ddp_sends_them(ranks: Ranks, tmp_path: Path) -> None:
+    assert ranks(2, send_sparse, (tmp_path,)) == [0, 0]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def use_otherwise(out: Path) -> None:
     torch.set_num_threads(1)
     session = BareSession()
