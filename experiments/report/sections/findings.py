@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Final
 
 from experiments.analysis.ladders import Step, Waterfall
 from experiments.analysis.settings import SettingComparison
@@ -11,6 +13,8 @@ from experiments.report.formats import NOTHING, RATIO, interval
 from experiments.report.names import ladder_name, value_text
 from experiments.report.sections.settings import where_text
 from experiments.report.verdict_words import SAME
+
+MANY: Final = 3  # comparisons of settings, more of which are counted
 
 
 def step_sentences(found: Sequence[Waterfall]) -> list[str]:
@@ -29,8 +33,9 @@ def setting_sentences(found: Sequence[SettingComparison]) -> list[str]:
     outside = [each for each in found if each.more_outside is not None and sign(each.more_outside)]
     sentences = []
     if known:
-        said = [_setting(each) for each in known if each.outcome in ("longer", "shorter")]
-        for outcome, words in (("same", f"take {SAME}"), ("noise", "differ by no more than noise")):
+        certain = [each for each in known if each.outcome in ("longer", "shorter")]
+        said = [_setting(each) for each in certain] if len(certain) <= MANY else _by_setting(certain, known)
+        for outcome, words in (("same", f"show {SAME}"), ("noise", "show no more than noise")):
             said += _rest(sum(each.outcome == outcome for each in known), len(known), words)
         said += _rest(sum(each.outcome == "open" for each in known), len(known))
         sentences.append(f"Among the comparisons of settings, {'; '.join(said)}.")
@@ -51,6 +56,13 @@ def _step(waterfall: Waterfall, step: Step) -> str:
     else:
         said = f"{interval(-high, -low, RATIO)} s less"
     return f'{ladder_name(waterfall)}: "{step.above}" takes {said} than "{step.below}"'
+
+
+def _by_setting(certain: Sequence[SettingComparison], known: Sequence[SettingComparison]) -> list[str]:
+    """In how many comparisons of each setting training takes longer or less time."""
+    of_certain, of_known = (Counter(", ".join(each.axes) for each in found) for found in (certain, known))
+    shares = [f"{count} of {of_known[axes]} of {axes}" for axes, count in of_certain.items()]
+    return [f"a difference is shown in {len(certain)} of {len(known)} ({', '.join(shares)})"]
 
 
 def _setting(each: SettingComparison) -> str:

@@ -7,7 +7,18 @@ from typing import Final
 
 from experiments.analysis.growth import Curve, Growth, Prediction, Quantity, Unknown
 from experiments.analysis.scaling_model import SPARE, TERMS, Interval, ScalingModel, Term, TooFew
-from experiments.report.formats import CHANGE, GROUPED, PLAIN, RATIO, TENTHS, Format, Value, number
+from experiments.report.formats import (
+    CHANGE,
+    GROUPED,
+    PLAIN,
+    RATIO,
+    TENTHS,
+    Format,
+    Value,
+    interval,
+    number,
+    quantity,
+)
 from experiments.report.names import link_text, stack_text
 from experiments.report.sections.records import run_count
 from experiments.report.tables import Table, columns
@@ -40,6 +51,30 @@ UNKNOWN: Final[dict[Unknown, str]] = {
     "link": "a link_rate is not of the form 1gbit, 100mbit or 500kbit; write it so",
 }
 ERROR: Final = Format(1, factor=100, unit=" %")
+STEP: Final = Format()  # ms
+
+
+def growth_sentences(found: Sequence[Growth]) -> list[str]:
+    """How well a model fits each stack's steps, and what it says of more workers, where one is fitted."""
+    said = []
+    for each in found:
+        model = each.model
+        if isinstance(model, ScalingModel) and model.held_out is not None:
+            median, worst = (quantity(of, ERROR) for of in (model.held_out.median, model.held_out.worst))
+            text = (
+                f"{_name(each)}: a model fitted to the steps of {counted(model.cells, 'cell')} misses one "
+                f"that is held out by {median} (median), and by {worst} at worst."
+            )
+            there = [one for one in each.predictions if one.link_gbit == each.base_gbit]
+            steps = [f"{_step_text(one)} with {counted(one.workers, 'worker')}" for one in there]
+            beyond = ", beyond all cells" if all(one.beyond for one in there) else ""
+            said.append(f"{text} By it a step would take {listed(steps)}{beyond}." if steps else text)
+    return said
+
+
+def _step_text(of: Prediction) -> str:
+    step = of.step_ms
+    return f"{number(step.value, STEP)} ms ({interval(step.low, step.high, STEP)})"
 
 
 def growth_table(found: Sequence[Growth]) -> Table:

@@ -18,11 +18,13 @@ from experiments.report.sections.conclusions import (
     weights_sentence,
 )
 from experiments.report.sections.findings import setting_sentences
+from experiments.report.sections.growth import growth_sentences
 from experiments.report.sections.own_clock import own_clock_sentences
 from experiments.report.sections.stack_comparisons import doubt_of, excluded_sentences
 from experiments.util.words import listed
 
 TITLE: Final = "In one minute"
+GROWS: Final = "How does a step grow?"
 EXCLUDED: Final = "What is excluded?"
 MORE: Final = Format(1, signed=True)
 
@@ -57,6 +59,7 @@ def _answers(analysis: Analysis) -> list[Answer]:
     others = [
         same,
         Answer("How much slower in training?", slower),
+        *([Answer(GROWS, " ".join(grows))] if (grows := growth_sentences(analysis.growth)) else []),
         Answer("And in all?", _in_all(figures.cells, baseline)),
         Answer("Where?", _where(analysis.added, baseline)),
     ]
