@@ -288,6 +288,21 @@ def printed_pages(browser: Browser) -> int:
     return pages(base64.b64decode(printed["data"]))
 
 
+def test_a_kept_report_is_a_few_pages_on_paper(browser: Browser) -> None:
+    for kept in (*REPOSITORY.glob("docs/why/*/report.html"), *REPOSITORY.glob("docs/speed/*/report.html")):
+        browser.command("Emulation.clearDeviceMetricsOverride")
+        browser.open(kept)
+        assert 1 < printed_pages(browser) <= 8, kept
+
+
+def test_tables_that_are_folded_on_a_phone_are_printed(browser: Browser) -> None:
+    browser.look(*PHONE)
+    browser.open(REPOSITORY / "docs" / "why" / "launch" / "report.html")
+    assert not browser.ask(VISIBLE, f"{TIMES} table")
+    printed_pages(browser)
+    assert browser.ask(VISIBLE, f"{TIMES} table")
+
+
 def test_details_are_folded_until_their_name_is_chosen(browser: Browser, page: Path) -> None:
     browser.look(*PHONE)
     browser.open(page)
