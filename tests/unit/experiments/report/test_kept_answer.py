@@ -28,7 +28,7 @@ RUNS = {
     "equal-speed": 30,
     "launch": 110,
 }
-OF_SPEED = {"fast": 90}
+OF_SPEED = {"fast": 90, "growth": 63}
 
 
 def unpacked(archive: Path, folder: Path) -> Campaign:
