@@ -42,6 +42,8 @@ WHOLE: Final = (Case("tiny", 128, 32), Case("base", 128, 16))
 COMPARED: Final = (
     Case("tiny", 128, 32),
     Case("tiny", 512, 32),
+    Case("mini", 128, 32),
+    Case("base", 128, 2),
     Case("tiny", 128, 32, workers=2),
     Case("tiny", 128, 32, workers=2, gradient_sync="rows"),
 )
@@ -81,7 +83,8 @@ Peak of a whole process in MiB after three steps. The libraries are included, an
 plain loop is as in PyTorch's tutorials, with the same model, batches and optimiser; with two workers it is
 DistributedDataParallel as it comes, and the peak is that of the worker with the higher one. *Tuned* is
 the allocator as runs have it (`allocator: tuned`, which keeps freed memory); the others have the C
-library's own."""
+library's own. What is kept lies in blocks of sizes that were asked for before, so a process holds more than
+it uses, the more the longer the samples are."""
 
 
 @dataclass(frozen=True)
