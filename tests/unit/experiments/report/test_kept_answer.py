@@ -27,6 +27,7 @@ RUNS = {
     "bare-start": 45,
     "equal-speed": 30,
     "launch": 110,
+    "threads": 65,
 }
 OF_SPEED = {"fast": 90, "growth": 63}
 
