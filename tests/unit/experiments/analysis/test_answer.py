@@ -161,7 +161,10 @@ def test_what_comes_once_an_epoch_is_shared_by_the_steps_of_one_there(tmp_path: 
     def starting(stack: str, given: dict[str, Any]) -> float:
         return 500 + 230 * (stack == "spark" and given["loader_start"] == "spawn")
 
-    given = {"conditions": {"loader_workers": 4}, "work": {"data": EVEN | {"validation": 2000}}}
+    given: dict[str, Any] = {
+        "conditions": {"loader_workers": 4},
+        "work": {"data": EVEN | {"validation": 2000}},
+    }
     found = of_spark(analysed(tmp_path, starting, {"loader_start": ["fork", "spawn"]}, **given))
     (spawned,) = (each for each in found.counted("training") if each.factor)
     assert spawned.more.mean == pytest.approx(230, abs=1) and spawned.steps == 63
