@@ -135,7 +135,7 @@ def test_an_optimiser_differs_from_pytorchs_loop_over_parameters_in_rounding_alo
                 weight.grad = torch.randn_like(weight)
             seen = operations(steps.step)
         assert (f"aten::_fused_{optimiser}_" in seen) == (implementation == "fused")
-        assert any("_foreach_" in each for each in seen) == (implementation == "foreach")
+        assert ("aten::_foreach_mul_" in seen) == (implementation == "foreach")
         ended.append(weights_of(model))
     for other in ended[1:]:
         assert (ended[0] - other).abs().max() < 1e-6
