@@ -131,9 +131,9 @@ class Limits:
 def cases(length: int) -> list[Case]:
     """What is profiled."""
     plain = Case(length=length, clip_gradients=CLIPPED)
-    fast = replace(plain, skipping=True, fast_dropout=True)
-    skipping, bf16 = replace(plain, skipping=True), replace(plain, bf16=True)
-    return [plain, skipping, fast, bf16, replace(fast, bf16=True)]
+    skipping = replace(plain, skipping=True)
+    fast = replace(skipping, fast_dropout=True)
+    return [plain, skipping, fast, *(replace(each, bf16=True) for each in (plain, fast))]
 
 
 def batches(case: Case, count: int) -> list[torch.Tensor]:

@@ -8,13 +8,18 @@ from typing import Final
 
 from experiments.analysis.ladders import Step, Waterfall
 from experiments.analysis.settings import SettingComparison
-from experiments.analysis.verdicts import sign
+from experiments.analysis.verdicts import Outcome, sign
 from experiments.report.formats import NOTHING, RATIO, interval
 from experiments.report.names import ladder_name, value_text
 from experiments.report.sections.settings import where_text
 from experiments.report.verdict_words import SAME
 
 MANY: Final = 3  # comparisons of settings, more of which are counted
+REST: Final[dict[Outcome, str]] = {
+    "same": f"show {SAME}",
+    "noise": "show no more than noise",
+    "open": "can't tell",
+}
 
 
 def step_sentences(found: Sequence[Waterfall]) -> list[str]:
@@ -23,7 +28,7 @@ def step_sentences(found: Sequence[Waterfall]) -> list[str]:
     if not steps:
         return []
     certain = [_step(waterfall, step) for waterfall, step in steps if step.certain]
-    said = "; ".join([*certain, *_rest(len(steps) - len(certain), len(steps))])
+    said = "; ".join([*certain, *_rest(len(steps) - len(certain), len(steps), REST["open"])])
     return [f"Among the ladders' steps, {said}."]
 
 
@@ -35,16 +40,15 @@ def setting_sentences(found: Sequence[SettingComparison]) -> list[str]:
     if known:
         certain = [each for each in known if each.outcome in ("longer", "shorter")]
         said = [_setting(each) for each in certain] if len(certain) <= MANY else _by_setting(certain, known)
-        for outcome, words in (("same", f"show {SAME}"), ("noise", "show no more than noise")):
+        for outcome, words in REST.items():
             said += _rest(sum(each.outcome == outcome for each in known), len(known), words)
-        said += _rest(sum(each.outcome == "open" for each in known), len(known))
         sentences.append(f"Among the comparisons of settings, {'; '.join(said)}.")
     if outside:
         sentences.append(f"Outside train_s, {'; '.join(map(_setting_outside, outside))}.")
     return sentences
 
 
-def _rest(count: int, number: int, words: str = "can't tell") -> list[str]:
+def _rest(count: int, number: int, words: str) -> list[str]:
     """What a `count` of all say; nothing of none."""
     return [f"{count} of {number} {words}"] if count else []
 

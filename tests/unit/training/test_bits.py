@@ -17,7 +17,7 @@ from tests.unit.training.training_helpers import Datasets, data_spec, load, run_
 from training import bits, known_answer
 from training.bits import PORTABLE, pin_kernels
 from training.errors import LaunchError
-from training.spec import Conditions
+from training.spec import Conditions, RunSpec
 from training.workload import open_workload
 
 ROOT = Path(__file__).parents[3]
@@ -113,6 +113,14 @@ def test_an_optimiser_takes_no_root_that_processors_estimate(
     ours = operations(workload.optimiser(model).step)
     assert f"aten::_fused_{optimiser}_" in ours and "aten::sqrt" not in ours
     assert "aten::sqrt" in operations(torch.optim.AdamW(model.parameters()).step)
+
+
+@pytest.mark.parametrize("implementation", ["foreach", "for_loop"])
+def test_portable_bits_need_the_optimiser_in_one_pass(implementation: str, datasets: Datasets) -> None:
+    spec = run_spec(datasets(data_spec()), data_spec(), optimiser_implementation=implementation)
+    portable = spec.model_dump() | {"conditions": {"bits": "portable"}}
+    with pytest.raises(ValidationError, match="bits: portable needs the optimiser in one pass"):
+        RunSpec.model_validate(portable)
 
 
 @pytest.mark.parametrize("optimiser", ["adamw", "sgd"])
