@@ -19,6 +19,10 @@ from training.errors import WorkloadError
 PACKED: Final = "trainbed_packed"
 """The name of `packed_attention` among transformers' implementations of attention."""
 
+FEW_LENGTHS: Final = 16
+"""Of whose multiples samples' keys are, with a mask, where torch's fast attention for CPUs computes in bf16:
+oneDNN compiles products for each length, and does not keep enough of them for all lengths."""
+
 
 def skip(network: Any, *, padding: bool, other_tokens: bool) -> None:
     """Have a network leave out what nothing reads, from now on.
@@ -73,14 +77,20 @@ def packed_attention(
         lengths: tokens of each sample.
 
     Returns:
-        [1, tokens, heads, width of a head], and no weights.
+        [1, tokens, heads, width of a head], and no weights. Of tokens beyond the samples' it is 0.
     """
-    queries, keys, values = (torch.split(each, lengths, dim=2) for each in (query, key, value))
+    queries, keys, values = (_apart(each, lengths) for each in (query, key, value))
     found = _of_each(queries, keys, values, dropout, scaling)
-    return torch.cat([each.transpose(1, 2) for each in found], dim=1), None
+    attended = torch.cat([each.transpose(1, 2) for each in found], dim=1)
+    return functional.pad(attended, (0, 0, 0, 0, 0, query.shape[2] - sum(lengths))), None
 
 
 AttentionInterface.register(PACKED, packed_attention)
+
+
+def _apart(of_all: torch.Tensor, lengths: list[int]) -> tuple[torch.Tensor, ...]:
+    """What each sample has of [1, heads, tokens, width of a head], in which others may follow its tokens."""
+    return torch.split(of_all[:, :, : sum(lengths)], lengths, dim=2)
 
 
 def _of_each(
@@ -94,17 +104,33 @@ def _of_each(
 
     Samples of equal length are computed together. (Nested tensors take longer on a CPU than padding does.)
     """
+    compiled = keys[0].dtype == torch.bfloat16 and keys[0].device.type == "cpu" and not dropout
+    multiple = FEW_LENGTHS if compiled else 1
+    whole = all(query.shape[2] == key.shape[2] for query, key in zip(queries, keys, strict=True))
     alike: dict[int, list[int]] = {}
     for number, each in enumerate(keys):
-        alike.setdefault(each.shape[2], []).append(number)
+        alike.setdefault(-(-each.shape[2] // multiple) * multiple, []).append(number)
     found: dict[int, torch.Tensor] = {}
-    for numbers in alike.values():
-        query, key, value = (torch.cat([of[number] for number in numbers]) for of in (queries, keys, values))
+    for length, numbers in alike.items():
+        key, value = (torch.cat([_filled(of[number], length) for number in numbers]) for of in (keys, values))
+        query = torch.cat([_filled(queries[number], length if whole else 1) for number in numbers])
+        counts = [keys[number].shape[2] for number in numbers]
+        mask = None
+        if min(counts) < length:
+            seen = torch.arange(length) < torch.tensor(counts)[:, None]
+            mask = seen[:, None, None].expand(-1, -1, query.shape[2], -1)
         attended = functional.scaled_dot_product_attention(
-            query, key, value, dropout_p=dropout, scale=scaling
+            query, key, value, attn_mask=mask, dropout_p=dropout, scale=scaling
         )
-        found |= zip(numbers, torch.split(attended, 1), strict=True)
+        for number, each in zip(numbers, torch.split(attended, 1), strict=True):
+            found[number] = each[:, :, : queries[number].shape[2]]
     return [found[number] for number in range(len(keys))]
+
+
+def _filled(of_one: torch.Tensor, length: int) -> torch.Tensor:
+    """[1, heads, length, width of a head], with zeros at its end."""
+    more = length - of_one.shape[2]
+    return functional.pad(of_one, (0, 0, 0, more)) if more else of_one
 
 
 def _first_tokens(hidden: torch.Tensor, begins: torch.Tensor | None) -> torch.Tensor:
@@ -149,7 +175,7 @@ class _FirstToken(BertLayer):  # type: ignore[no-untyped-call]
                 query, key, value, attn_mask=mask, dropout_p=dropout, scale=own.scaling
             )
         else:
-            keys, values = (torch.split(each, lengths, dim=2) for each in (key, value))
+            keys, values = (_apart(each, lengths) for each in (key, value))
             found = torch.cat(_of_each(query.split(1), keys, values, dropout, own.scaling))
         attended = self.attention.output(found.transpose(1, 2).flatten(2), first)
         layer: torch.Tensor = self.feed_forward_chunk(attended)  # type: ignore[no-untyped-call]

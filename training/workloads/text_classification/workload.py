@@ -16,7 +16,7 @@ from training.spec import Conditions, Work
 from training.workload import Batch, Workload
 from training.workloads.text_classification.in_run import find_tokens
 from training.workloads.text_classification.model import build_model
-from training.workloads.text_classification.padding import masked, packed, to_longest
+from training.workloads.text_classification.padding import ROUNDED_TO, masked, packed, to_longest
 from training.workloads.text_classification.problems import problem_of
 from training.workloads.text_classification.settings import Data, Model
 from training.workloads.text_classification.skipping import skip
@@ -68,8 +68,12 @@ class TextClassification(Workload):
         labels = {"labels": batch["labels"]}
         tokens = {name: each for name, each in batch.items() if name != "labels"}
         if self.work.padding == "none":
-            return packed(tokens) | labels
+            return packed(tokens, self._multiple) | labels
         return (masked(tokens) if self._masked else tokens) | labels
+
+    @property
+    def _multiple(self) -> int:
+        return ROUNDED_TO if self.work.precision == "bf16" else 1
 
     def lengths(self) -> torch.Tensor:
         return torch.from_numpy(self._splits["train"].lengths)
@@ -81,7 +85,7 @@ class TextClassification(Workload):
         """Fp32 [samples, outputs]; not all encoders take the types of pairs."""
         given: dict[str, Any] = {name: each for name, each in batch.items() if name != "labels"}
         if self.work.padding == "none" and "lengths" not in given:
-            given = packed(given)
+            given = packed(given, self._multiple)
         mask = given.get("attention_mask")
         if mask is not None and mask.dtype == torch.bool:  # `ready` made it
             given["attention_mask"] = mask.expand(-1, -1, mask.shape[-1], -1)

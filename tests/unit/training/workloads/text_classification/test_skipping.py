@@ -18,7 +18,9 @@ from training.errors import WorkloadError
 from training.export import export
 from training.spec import Conditions, DataSpec, RunSpec, Work
 from training.workload import open_workload
+from training.workloads.text_classification.padding import ROUNDED_TO
 from training.workloads.text_classification.settings import Data
+from training.workloads.text_classification.skipping import FEW_LENGTHS
 
 DATA = Data(train=40, validation=11, seed=1, max_length=64, vocabulary=300)
 MODEL = TINY | {"layers": 2, "hidden": 32, "intermediate": 32}
@@ -96,6 +98,33 @@ def test_what_is_read_by_nothing_is_not_computed(
     computed = int(lengths.sum() if padding == "none" else 6 * lengths.max())
     computed = 6 * 64 if padding == "max_length" else computed
     assert tokens == [computed, 6 if last_layer == "first_token" else computed]
+
+
+@pytest.mark.parametrize("last_layer", ["all_tokens", "first_token"])
+def test_in_bf16_what_fills_up_shapes_changes_rounding_alone(
+    datasets: Datasets, tmp_path: Path, last_layer: str
+) -> None:
+    found, tokens = [], []
+    for padding, precision in (("max_length", "fp32"), ("max_length", "bf16"), ("none", "bf16")):
+        spec = spec_of(datasets, padding, last_layer, precision=precision)
+        workload = open_workload(spec.work, datasets(DATA).path, Conditions(), tmp_path)
+        network: Any = workload.model()
+        network.bert.encoder.layer[0].intermediate.register_forward_hook(
+            lambda _, given, __: tokens.append(given[0].shape[:2].numel())
+        )
+        batch = workload.batch("train", torch.arange(6), 1)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=precision == "bf16"):
+            loss = workload.loss(network, batch)
+        loss.backward()  # type: ignore[no-untyped-call]
+        found.append({name: each.grad for name, each in network.named_parameters()})
+    counted = int(batch["attention_mask"].sum())
+    assert counted % ROUNDED_TO and tokens[-1] == -(-counted // ROUNDED_TO) * ROUNDED_TO
+    lengths = batch["attention_mask"].sum(dim=1)
+    assert len({-(-int(each) // FEW_LENGTHS) for each in lengths}) < len(set(lengths.tolist()))
+    exact, plain, ours = found
+    for name, gradient in exact.items():
+        rounding = float((plain[name] - gradient).norm())
+        assert float((ours[name] - gradient).norm()) <= 2 * rounding + 1e-6, name
 
 
 @pytest.mark.parametrize(("padding", "last_layer"), [("max_length", "all_tokens"), *SKIPPING])
