@@ -197,9 +197,9 @@ class Work(DataSpec):
                 f"precision: {self.precision} is nothing that this model of {self.workload} computes well in "
                 f"with these data; use {' or '.join(possible)}"
             )
-        if self.precision != "fp32" and self.simulated_step_ms is not None:
+        if self.simulated_step_ms is not None and self._of_a_model:
             raise ValueError(
-                f"precision: {self.precision} is of a model, and a simulated accelerator (simulated_step_ms) "
+                f"{self._of_a_model[0]} is of a model, and a simulated accelerator (simulated_step_ms) "
                 "computes none; leave it out"
             )
         if self.gradient_accumulation > self.batch_per_worker:
@@ -225,6 +225,17 @@ class Work(DataSpec):
                 "(gradient_accumulation)"
             )
         return self
+
+    @property
+    def _of_a_model(self) -> list[str]:
+        """The settings that only a model that is computed can have."""
+        settings = {
+            f"precision: {self.precision}": self.precision != "fp32",
+            "gradient_sync: rows": self.gradient_sync == "rows",
+            "dropout_draws: 16_bit": self.dropout_draws == "16_bit",
+            "activation_checkpointing": self.activation_checkpointing,
+        }
+        return [text for text, is_set in settings.items() if is_set]
 
 
 WORK_OF_THE_LOOP: Final = (

@@ -84,3 +84,18 @@ def test_what_is_of_a_model_is_refused(datasets: Datasets, conditions: dict[str,
     spec = run_spec(datasets(data_spec()), data_spec(), simulated_step_ms=10.0).model_dump()
     with pytest.raises(ValidationError, match="is of a model, and a simulated accelerator"):
         RunSpec.model_validate(spec | {"conditions": conditions})
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        {"precision": "bf16"},
+        {"gradient_sync": "rows"},
+        {"dropout_draws": "16_bit"},
+        {"activation_checkpointing": True},
+    ],
+    ids=lambda each: next(iter(each)),
+)
+def test_work_of_a_model_is_refused(datasets: Datasets, work: dict[str, object]) -> None:
+    with pytest.raises(ValidationError, match=rf"{next(iter(work))}.* is of a model, and a simulated"):
+        run_spec(datasets(data_spec()), data_spec(), simulated_step_ms=10.0, **work)

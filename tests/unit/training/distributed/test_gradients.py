@@ -261,9 +261,10 @@ def compress(out: Path) -> None:
     torch.set_num_threads(1)
     session = BareSession()
     join(session)
-    sizes, replicas = [], []
+    sizes, replicas, trained = [], [], []
     for whole_steps in (2, 99):
         model = Encoder()
+        before = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
         with mock.patch.object(dist, "_DEFAULT_FIRST_BUCKET_BYTES", 1000):  # as if the model were large
             replicas.append(replicate(model, session, lambda: None, "powersgd", whole_steps))
         with numbers_sent() as sent:
@@ -273,8 +274,12 @@ def compress(out: Path) -> None:
             assert len({count for _, count in sent}) == 1
         assert all(parameter.isfinite().all() for parameter in model.parameters())
         assert len(set(gather(session, weights_digest(model.state_dict())))) == 1
+        trained.append(torch.nn.utils.parameters_to_vector(model.parameters()).detach() - before)
     # Three steps of five are compressed, to less than a tenth.
     assert 2 / 5 < sizes[0] / sizes[1] < (2 + 3 / 10) / 5
+    # What is left out of a step comes later: weights move nearly as those of whole gradients do.
+    compressed, whole = trained
+    assert 0 < (compressed - whole).norm() < whole.norm() / 2
     ended(session, out, replicas)
 
 
@@ -291,8 +296,8 @@ def work(batch: int, sync: str = "auto", **changes: Any) -> Work:
 
 
 def test_auto_goes_by_the_tokens_of_a_step_and_the_size_of_the_table() -> None:
-    assert choose_sync(Encoder(), work(125)) == "rows"  # 2 x 125 x 16 tokens, 2,000 rows
-    assert choose_sync(Encoder(), work(126)) == "dense"
+    assert choose_sync(Encoder(), work(250)) == "rows"  # 2 x 250 x 16 tokens, 2,000 rows
+    assert choose_sync(Encoder(), work(251)) == "dense"
     assert choose_sync(Encoder(tied=True), work(1)) == "dense"  # a decoder touches every row
     assert choose_sync(torch.nn.Linear(2, 2), work(1)) == "dense"
     assert choose_sync(Shifted(WORDS, WIDTH), work(1)) == "dense"
