@@ -26,7 +26,7 @@ FEWEST_STEPS: Final = 5  # of which two-workers does not count the first three
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """The command line; returns the exit code."""
+    """The command line; returns the exit code, 1 also if weights differ that must not."""
     given = _arguments(argv)
     # Libraries read it when they are loaded, so nothing that loads torch is imported above.
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -66,7 +66,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{explain_failure(error)}\n")
         return 1
     print(f"Wrote {file} and {file.with_suffix('.md')}.")
-    return 0
+    return 1 if any(part.broken for part in result.parts) else 0
 
 
 def _arguments(argv: Sequence[str] | None) -> argparse.Namespace:

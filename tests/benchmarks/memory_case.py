@@ -45,6 +45,11 @@ class Question:
     largest: int = 0  # samples that are tried at once; fits
     keeps_freed_memory: bool = False  # the C library's allocator as runs have it; engine
 
+    @property
+    def place(self) -> torch.device:
+        """Where it is measured: of GPUs, the first one."""
+        return torch.device(self.device, 0) if self.device == "cuda" else torch.device(self.device)
+
 
 class HostMemory:
     """This process's resident memory, in bytes."""
@@ -175,7 +180,7 @@ class Saved:
 
 def parts(question: Question, workload: Bert, memory: Memory) -> dict[str, Any]:
     """Bytes of each part of a step, measured and counted."""
-    session, case = Alone(device=torch.device(question.device)), question.case
+    session, case = Alone(device=question.place), question.case
     chosen = torch.arange(case.batch)
     # Libraries take what they keep for good, so that no part is charged with it.
     step(begin(workload, Phases(), session), chosen)
@@ -251,7 +256,7 @@ def fits(question: Question, workload: Bert, memory: Memory) -> dict[str, Any]:
     `part` is what `training.memory` finds, which also has room for the gradients of another part; `batch` is
     the largest that fits as a whole; `arithmetic` is the same counted, and not only in powers of two.
     """
-    session = Alone(device=torch.device(question.device))
+    session = Alone(device=question.place)
     counted = counted_batch(question, begin(workload, Phases(), session))
     memory.limit(question.budget)
     try:
@@ -269,9 +274,14 @@ def fits(question: Question, workload: Bert, memory: Memory) -> dict[str, Any]:
 
 
 def counted_batch(question: Question, training: Training) -> int:
-    """The largest batch that fits by arithmetic, beside weights and AdamW's two moments; 0 if none does."""
-    (_, two), (_, one) = (activations(training, question.case, samples) for samples in (2, 1))
+    """The largest batch that fits by arithmetic; 0 if none does.
+
+    Beside weights and AdamW's two moments there are gradients or activations, whichever take more.
+    """
     weights = sum(each.nbytes for each in training.model.parameters())
+    if question.budget < 4 * weights:
+        return 0
+    (_, two), (_, one) = (activations(training, question.case, samples) for samples in (2, 1))
     # What does not grow with the batch counts with its first sample.
     return max(0, 1 + (question.budget - 3 * weights - one) // (two - one))
 
@@ -330,7 +340,7 @@ def answer(question: Question, rank: int = 0, port: int = 0) -> dict[str, Any]:
         OSError: the C library's allocator can't be set.
     """
     torch.set_num_threads(1)
-    device = torch.device(question.device)
+    device = question.place
     set_allocator(question)
     memory = DeviceMemory(device) if device.type == "cuda" else HostMemory()
     workload = Bert(question.case, Path(question.data))

@@ -78,6 +78,7 @@ VARIANTS: Final = (
     Variant("both", UNPADDED | FIRST, aims={128: 2.0, 512: 4.0}),
     Variant("both, dropout_draws: 16_bit", UNPADDED | FIRST | DRAWS, aims={128: 2.0, 512: 4.0}),
     Variant("both, dropout_draws: 16_bit, attention_dropout: 0.0", UNPADDED | UNDROPPED | DRAWS),
+    Variant("last_layer: first_token, dropout_draws: 16_bit", FIRST | DRAWS, aims={128: 2.0}),
     Variant("plain, bf16", BF16, TRAINER_BF16),
     Variant("padding: none, bf16", BF16 | UNPADDED, TRAINER_BF16),
     Variant("last_layer: first_token, bf16", BF16 | FIRST, TRAINER_BF16),
@@ -87,6 +88,12 @@ VARIANTS: Final = (
         BF16 | UNPADDED | UNDROPPED | DRAWS,
         TRAINER_BF16,
         aims={128: 3.0, 512: 6.0},
+    ),
+    Variant(
+        "last_layer: first_token, dropout_draws: 16_bit, bf16",
+        BF16 | FIRST | DRAWS,
+        TRAINER_BF16,
+        aims={128: 3.0},
     ),
     Variant("grouping: length", BY_LENGTHS | LONGEST, TRAINER_BY_LENGTH),
 )

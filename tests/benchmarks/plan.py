@@ -49,7 +49,8 @@ class Plan:
 def in_turns(names: Sequence[T], rounds: int) -> Iterator[tuple[int, T]]:
     """Each name once in every round, numbered from 1; every other round goes backwards.
 
-    So a drift of the machine affects all of them alike.
+    So a drift of the machine affects all of them alike with an even number of rounds; with an odd number,
+    what one round of it leaves is shared out among all.
     """
     for number in range(1, rounds + 1):
         for name in names if number % 2 else reversed(names):

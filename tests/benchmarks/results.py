@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from pydantic import Field
+
 from experiments.analysis.statistics import paired_ratio
 from experiments.util.models import FiniteModel
 
@@ -51,6 +53,7 @@ class Part(FiniteModel):
     samples: list[Sample]
     comparisons: list[Comparison]
     notes: list[str]  # what was left out, and why; what else was found
+    broken: list[str] = Field(default_factory=list)  # those of the notes that say that a promise did not hold
 
 
 class Result(FiniteModel):

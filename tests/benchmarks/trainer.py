@@ -5,16 +5,19 @@ python -m tests.benchmarks.trainer --data DIR (a prepared data set) [--batches N
 For each batch size and each way to train, prints the samples per second of both in each round, and the ratio
 with its 95 % interval. Both train one epoch, without evaluation, logging or checkpoints, and are timed from
 its first step until the GPU has done all. What compiling takes is not counted, nor is the first round, a
-warm-up. (`python -m tests.benchmarks` compares them on a core.)
+warm-up. The engine's algorithms are deterministic, as in runs; Trainer's are not, as by its default.
+(`python -m tests.benchmarks` compares them on a core.)
 """
 
 from __future__ import annotations
 
 import argparse
 import itertools
+import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -182,6 +185,18 @@ def settle(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
+@contextmanager
+def deterministic() -> Iterator[None]:
+    """Meanwhile, algorithms are deterministic, as `training.job.set_arithmetic` has them in a run."""
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def seconds_of_the_engine(workload: Workload, device: torch.device) -> float:
     """From before the first step until the device has done all, without what compiling took."""
     session, begun = Alone(device=device), 0.0
@@ -191,8 +206,9 @@ def seconds_of_the_engine(workload: Workload, device: torch.device) -> float:
         settle(device)
         begun = time.perf_counter()
 
-    by_the_engine(workload, session, begin)
-    settle(device)
+    with deterministic():
+        by_the_engine(workload, session, begin)
+        settle(device)
     return time.perf_counter() - begun - session.compiling_s
 
 

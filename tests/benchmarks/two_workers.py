@@ -3,7 +3,8 @@
 Each worker is a process with one thread on a core of its own; they meet over gloo. All keep freed memory, as
 ranks of a run do. A step's time is that of the steps after the first few, without evaluation. Workers that
 exchange nothing differ in speed: theirs is the time in which each of them takes one step on average (the
-harmonic mean).
+harmonic mean). What they would take had each waited in every step for the slower one says what waiting costs
+by itself, with nothing to exchange.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ NAME: Final = "two-workers"
 BY_THEMSELVES: Final = "nothing exchanged"
 ONE: Final = "one worker"
 CEILING: Final = "two independent workers"
+WAITING: Final = "the same, if each waited for the other"
 NO_LIMIT: Final = "no link limit"
 PLAIN: Final = "DDP without the engine"
 SYNCS: Final = ("dense", "rows", "auto", "bf16", "fp16", "powersgd")
@@ -80,28 +82,37 @@ def measure(data: Path, plan: Plan, syncs: Sequence[str] = SYNCS) -> Part:
                 links[RATE] = stack.enter_context(limited_link())
             calls = _calls(data, plan, links, syncs)
             for number, (group, name) in in_turns(list(calls), plan.rounds):
-                found = _together(calls[group, name](), plan)
-                samples.append(Sample(group=group, name=name, round=number, **found))
-                print(said(samples[-1]), flush=True)
+                workers = calls[group, name]()
+                trained = side_by_side(workers, plan.cores[: len(workers)])
+                found = [(name, _of_all(trained))]
+                if name == CEILING:
+                    found.append((WAITING, {"ms": _ms_of_the_slower(trained)}))
+                for each, figures in found:
+                    samples.append(Sample(group=group, name=each, round=number, **figures))
+                    print(said(samples[-1]), flush=True)
     samples.sort(key=lambda each: each.round)
+    equal, different = equal_weights(samples)
     return Part(
         name=NAME,
         settings=plan.settings(),
         samples=samples,
         comparisons=list(_compared(samples)),
-        notes=[*notes, *equal_weights(samples)],
+        notes=[*notes, *equal, *different],
+        broken=different,
     )
 
 
-def equal_weights(samples: Sequence[Sample]) -> list[str]:
-    """Sentences on whether the ways that must end with the same weights did, by link."""
-    said_of = []
+def equal_weights(samples: Sequence[Sample]) -> tuple[list[str], list[str]]:
+    """Sentences on the links over which the ways that must end with the same weights did, and did not."""
+    equal, different = [], []
     for group in dict.fromkeys(each.group for each in samples if each.name in EXACT):
         exact = [each for each in samples if each.group == group and each.name in EXACT]
         names = listed(list(dict.fromkeys(each.name for each in exact)))
-        are = "are equal to the last bit" if len({each.weights for each in exact}) == 1 else "DIFFER"
-        said_of.append(f"{group}: the weights of {names} {are}.")
-    return said_of
+        if len({each.weights for each in exact}) == 1:
+            equal.append(f"{group}: the weights of {names} are equal to the last bit.")
+        else:
+            different.append(f"{group}: the weights of {names} DIFFER.")
+    return equal, different
 
 
 def _calls(
@@ -169,13 +180,18 @@ def _first_that_counts(work: Work) -> int:
     return max(NOT_COUNTED, work.steps // 10)
 
 
-def _together(calls: Sequence[Callable[[], Trained]], plan: Plan) -> dict[str, Any]:
+def _ms_of_the_slower(found: Sequence[Trained]) -> float:
+    """Milliseconds of the slower worker in each step, on average."""
+    slower: list[float] = [max(both) for both in zip(*(each.step_seconds for each in found), strict=True)]
+    return 1000 * mean(slower)
+
+
+def _of_all(found: Sequence[Trained]) -> dict[str, Any]:
     """Milliseconds a step, also by phase, and the weights that all workers ended with, as in a sample.
 
     Raises:
-        RuntimeError: see `side_by_side`; or they ended with different weights.
+        RuntimeError: they ended with different weights.
     """
-    found = side_by_side(calls, plan.cores[: len(calls)])
     digests = {each.weights for each in found}
     if len(digests) > 1:
         raise RuntimeError("Two workers ended the same training with different weights.")

@@ -12,9 +12,12 @@ from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
 
 from tests.unit.training.test_waiting import training_of
 from tests.unit.training.training_helpers import Datasets, data_spec, load, run_spec
+from training.distributed.gradients import register, settings_of
 from training.loop import take_step
 from training.util.network import free_port
 from training.workloads.text_classification.settings import Data
@@ -131,6 +134,30 @@ def test_a_step_waits_for_nothing(datasets: Datasets, changes: dict[str, Any]) -
             take_step(training, chosen, iter([training.workload.batch("train", chosen, 1)]))
         finally:
             torch.cuda.set_sync_debug_mode("default")
+
+
+def test_touched_rows_are_all_that_have_gradients() -> None:
+    device = torch.device("cuda", 0)
+    place = f"tcp://127.0.0.1:{free_port()}"
+    dist.init_process_group("nccl", init_method=place, rank=0, world_size=1, device_id=device)
+    try:
+        weights = []
+        for sync in ("dense", "rows"):
+            torch.manual_seed(1)
+            table = torch.nn.Embedding(2_000, 8)
+            model = torch.nn.Sequential(table, torch.nn.Linear(8, 3)).to(device)
+            replica = DistributedDataParallel(model, **settings_of(model, sync))
+            register(replica, sync, lambda: None, whole_steps=2)
+            optimiser = torch.optim.AdamW(model.parameters(), lr=0.1)
+            for _ in range(5):
+                optimiser.zero_grad()
+                replica(torch.randint(2_000, (4, 16), device=device)).square().mean().backward()
+                optimiser.step()
+            weights.append([each.detach().cpu() for each in model.parameters()])
+    finally:
+        dist.destroy_process_group()
+    for dense, rows in zip(*weights, strict=True):
+        assert torch.equal(dense, rows)
 
 
 def test_a_batch_that_does_not_fit_names_one_that_does(datasets: Datasets, tmp_path: Path) -> None:

@@ -136,7 +136,8 @@ def test_two_workers_are_set_beside_one_and_beside_two_that_exchange_nothing(pre
     links = [two_workers.NO_LIMIT] + ([] if why_no_limit() else [RATE])
     ways = [(link, name) for link in links for name in (two_workers.PLAIN, *two_workers.SYNCS)]
     alone = [(two_workers.BY_THEMSELVES, name) for name in (two_workers.ONE, two_workers.CEILING)]
-    assert [(each.group, each.name) for each in part.samples] == [*alone, *ways]
+    waiting = (two_workers.BY_THEMSELVES, two_workers.WAITING)
+    assert [(each.group, each.name) for each in part.samples] == [*alone, waiting, *ways]
     digests = {(each.group, each.name): each.weights for each in part.samples}
     # Neither the link nor the way of exchanging changes the weights, unless its name says so.
     assert len({digests[way] for way in ways if way[1] in two_workers.EXACT}) == 1
@@ -145,19 +146,22 @@ def test_two_workers_are_set_beside_one_and_beside_two_that_exchange_nothing(pre
     for way in ways:
         if way[1] not in two_workers.EXACT:
             assert digests[way] != digests[two_workers.NO_LIMIT, "dense"]
+    by_name = {each.name: each for each in part.samples if each.group == two_workers.BY_THEMSELVES}
+    assert by_name[two_workers.WAITING].ms >= by_name[two_workers.CEILING].ms
     for each in part.samples:
-        if each.name == two_workers.PLAIN:
+        if each.name in (two_workers.PLAIN, two_workers.WAITING):
             assert each.phases is None
             continue
-        assert each.phases is not None and sum(each.phases.values()) == pytest.approx(each.ms, rel=0.5)
+        assert each.phases is not None and sum(each.phases.values()) == pytest.approx(each.ms, rel=0.25)
         assert (each.phases.get("exposed_sync", 0.0) > 0) == (each.group != two_workers.BY_THEMSELVES)
     shares = [each for each in part.comparisons if each.measure == two_workers.SHARE]
-    assert [(each.group, each.name) for each in shares] == ways
+    assert [(each.group, each.name) for each in shares] == [waiting, *ways]
     assert {each.group: each.aim for each in shares if each.name == "auto"} == {
         link: two_workers.AIMS[link] for link in links
     }
     limits = [why_no_limit()] if why_no_limit() else []
-    assert part.notes == [*limits, *two_workers.equal_weights(part.samples)]
+    assert part.notes == [*limits, *two_workers.equal_weights(part.samples)[0]]
+    assert part.broken == []
 
 
 def test_a_core_too_few_is_a_note(prepared: Prepared) -> None:
@@ -171,11 +175,21 @@ def test_weights_that_differ_are_told() -> None:
         Sample(group="no link limit", name=name, round=1, ms=1.0, weights=weights)
         for name, weights in (("dense", "a"), ("rows", "b"), ("fp16", "c"))
     ]
-    assert two_workers.equal_weights(samples) == ["no link limit: the weights of dense and rows DIFFER."]
+    differ = ["no link limit: the weights of dense and rows DIFFER."]
+    assert two_workers.equal_weights(samples) == ([], differ)
     samples[1] = samples[1].model_copy(update={"weights": "a"})
-    assert two_workers.equal_weights(samples) == [
-        "no link limit: the weights of dense and rows are equal to the last bit."
-    ]
+    equal = ["no link limit: the weights of dense and rows are equal to the last bit."]
+    assert two_workers.equal_weights(samples) == (equal, [])
+
+
+def test_weights_that_differ_fail_the_command(
+    prepared: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ["--data", str(prepared.path), "--only", "two-workers", "--out", str(tmp_path)]
+    part = Part(name="two-workers", settings={}, samples=[], comparisons=[], notes=["no"], broken=["no"])
+    monkeypatch.setattr(two_workers, "measure", lambda *_: part)
+    assert main(given) == 1
+    assert len(list(tmp_path.glob("*.md"))) == 1
 
 
 def test_a_limited_link_has_its_rate_and_leaves_nothing() -> None:
