@@ -362,7 +362,8 @@ def unit_command(asked: dict[str, Any]) -> list[str]:
     outputs = [f"StandardOutput={how}:{to}", f"StandardError={how}:{asked['log']}"]
     options += [f"--property={each}" for each in [*asked["properties"], *outputs]]
     options += [f"--setenv={name}={value}" for name, value in asked["environment"].items()]
-    return ["systemd-run", *options, *asked["argv"]]
+    # The service manager replaces $NAME and ${NAME} in arguments, and takes $$ for a $ (systemd.service(5)).
+    return ["systemd-run", *options, *(each.replace("$", "$$") for each in asked["argv"])]
 
 
 def write(path: Path, text: str) -> None:

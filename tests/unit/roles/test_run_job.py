@@ -169,10 +169,11 @@ def test_a_unit_is_started_as_it_was_asked_for(
     script: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = Job(tmp_path, monkeypatch, "pass")
-    script.perform(job.asked | {"note_unit": True})
+    script.perform(job.asked | {"argv": ["program", "--option", "$HOME ${A}"], "note_unit": True})
     started = (tmp_path / "started").read_text().splitlines()
     assert job.note["command"] == ["systemd-run", *started]
-    assert started[-2:] == ["program", "--option"]
+    # systemd replaces $HOME and ${A}, and makes $$ a $.
+    assert started[-3:] == ["program", "--option", "$$HOME $${A}"]
     assert {"--unit=some.service", f"--uid={USER}", "--setenv=A=1 2"} < set(started)
     assert {"--property=TimeoutStopSec=10", f"--property=StandardError=append:{tmp_path}/node.log"} < set(
         started
