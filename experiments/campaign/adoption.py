@@ -11,7 +11,7 @@ from experiments.campaign.attempt import ADOPTED, Attempt
 from experiments.campaign.campaign import Campaign
 from experiments.campaign.concurrent import shifted, shifts_side_by_side
 from experiments.campaign.plan import PlannedRun
-from experiments.cluster.provenance import patch_name
+from experiments.cluster.provenance import LOCK, patch_name
 from experiments.records.record import Record
 from experiments.util.files import json_text, write_whole
 
@@ -42,7 +42,9 @@ def adopt(campaign: Campaign, earlier: Iterable[Campaign]) -> dict[str, list[str
             if not _is_there(record, shifted(run, campaign.file.identity.workers, shift)):
                 continue
             for patch in record.environment.git.patches:
-                _copy_patch(other.folder / patch_name(patch), campaign.folder)
+                _bring(other.folder / patch_name(patch), campaign.folder)
+            for lock in other.folder.glob(f"{LOCK}-*.txt"):
+                _bring(lock, campaign.folder)
             _copy(attempt, campaign.next_folder(run.run_id), other.file.name)
             adopted.setdefault(record.campaign, []).append(run.run_id)
             break
@@ -83,10 +85,10 @@ def _copy(attempt: Attempt, to: Path, campaign: str) -> None:
     draft.rename(to)
 
 
-def _copy_patch(patch: Path, to: Path) -> None:
-    """Copies what was not committed when a record was made; a missing one is a fault that `check` names."""
-    if patch.is_file() and not (to / patch.name).exists():
-        _link(str(patch), str(to / patch.name))
+def _bring(file: Path, to: Path) -> None:
+    """Copies a lock, or what was not committed when a record was made; `check` names one that is missing."""
+    if file.is_file() and not (to / file.name).exists():
+        _link(str(file), str(to / file.name))
 
 
 def _link(source: str, target: str) -> None:

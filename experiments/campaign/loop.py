@@ -28,7 +28,14 @@ from experiments.campaign.sequential import SequentialRule
 from experiments.cluster.description import PreparedCluster
 from experiments.cluster.playbooks import Playbooks
 from experiments.cluster.progress import Progress, duration
-from experiments.cluster.provenance import Git, git_state, inventory_in_use, locks_of, patch_name
+from experiments.cluster.provenance import (
+    Git,
+    git_state,
+    inventory_in_use,
+    kept_locks,
+    locks_of,
+    patch_name,
+)
 from experiments.cluster.quiet import Quiet, wait_for_quiet
 from experiments.cluster.stack_folders import outside_stacks
 from experiments.matrix.model import Matrix
@@ -94,8 +101,9 @@ def run_matrix(
         plan = make_plan(matrix, prepared.cluster, prepared.data_digests)
         fitting = runs_that_fit(plan, options.only)  # fails before a campaign without runs is created
         campaign = note.campaign = campaign_for(root, playbooks, matrix, prepared, git, plan, options)
-        for digest, patch in patches.items():
-            write_whole(campaign.folder / patch_name(digest), patch)
+        kept = {patch_name(digest): patch for digest, patch in patches.items()}
+        for name, content in (kept | kept_locks(locks_of(inventory))).items():
+            write_whole(campaign.folder / name, content)
         store_references(campaign.folder, campaign.file.references, prepared.references)
         selected = runs_to_make(campaign, fitting, options.retry)
         if options.retry is not None and not selected:

@@ -24,6 +24,7 @@ GOES_INTO_RUNS: Final[Mapping[str, Sequence[str]]] = {
 }
 #: Git ignores an inventory in the checkout (inventory/mine), and with it the locks.
 UNIGNORED: Final = ("locks",)
+LOCK: Final = "lock"  # files of a campaign's folder whose names begin so are locks
 
 
 class Source(FrozenModel):
@@ -114,6 +115,22 @@ def locks_of(inventory: Path | None) -> Path | None:
         return None
     folder = (inventory if inventory.is_dir() else inventory.parent) / "locks"
     return folder if folder.is_dir() else None
+
+
+def kept_locks(locks: Path | None) -> dict[str, bytes]:
+    """An inventory's own locks, by the names of the files in a campaign's folder that keep them.
+
+    They are kept whatever git says: such an inventory may be in no checkout, and a later `make lock` writes
+    over its locks. A name has the lock's digest, so the campaign's folder may have several of one lock.
+    """
+    if locks is None:
+        return {}
+    found = {}
+    for path in sorted(locks.rglob("*.txt")):
+        content = path.read_bytes()
+        name = "-".join(path.relative_to(locks).with_suffix("").parts)
+        found[f"{LOCK}-{name}-{sha256(content)[:12]}.txt"] = content
+    return found
 
 
 def _judged(

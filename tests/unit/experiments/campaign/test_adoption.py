@@ -280,6 +280,8 @@ def test_what_was_not_committed_outside_and_in_locks_is_kept_and_goes_along(
     for folder in (role, locks):
         folder.mkdir(parents=True)
         (folder / "content").write_text("content\n")
+    (locks / "newest").mkdir()
+    (locks / "newest/cpu-py3.11.txt").write_text("torch\n")
     commit_all(tmp_path / "stacks")
     (role / "content").write_text("changed\n")
     monkeypatch.setenv("TRAINBED_STACKS", str(tmp_path / "stacks"))
@@ -291,12 +293,16 @@ def test_what_was_not_committed_outside_and_in_locks_is_kept_and_goes_along(
     for campaign in workplace.campaigns():
         for path in campaign.glob("*/01/record.json"):
             state = read_record(path).environment.git
-            assert state.changed == ["inventory/mine/locks/content"]
+            assert state.changed == [
+                f"inventory/mine/locks/{name}" for name in ("content", "newest/cpu-py3.11.txt")
+            ]
             assert state.outside["stacks"].changed == ["roles/mine/content"]
             assert len(state.patches) == 2
         assert {f"changes-{digest[:12]}.patch" for digest in state.patches} == {
             path.name for path in campaign.glob("changes-*.patch")
         }
+        (lock,) = campaign.glob("lock-newest-cpu-py3.11-*.txt")
+        assert lock.read_text() == "torch\n"
     assert not any("patch" in fault for fault in workplace.faults())
     assert state.outside["stacks"].patch is not None
     (campaign / f"changes-{state.outside['stacks'].patch[:12]}.patch").unlink()
