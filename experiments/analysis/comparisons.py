@@ -128,12 +128,14 @@ def step_s(record: Record) -> float:
 def _published_step_s(figures: Figures, dissertation: Dissertation, cell: Cell) -> float | None:
     """What the dissertation's stack takes more for a step than its baseline.
 
-    None if it did not measure both, or if a step of these runs is nothing like one of its: of another kind of
-    workload, of another batch, or simulated.
+    None if it did not measure both, as of two releases of one stack, or if a step of these runs is nothing
+    like one of its: of another kind of workload, of another batch, or simulated.
     """
     if figures.campaign.simulated or unlike_published(cell.records[0].specification) is not None:
         return None
     stacks = (cell.stack, figures.campaign.baseline)
+    if len({dissertation.own_stack(each) for each in stacks}) == 1:
+        return None
     own, base = (published_split(dissertation, stack, cell.workers) for stack in stacks)
     return own.step_s - base.step_s if own is not None and base is not None else None
 

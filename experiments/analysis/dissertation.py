@@ -181,11 +181,14 @@ class Dissertation(FrozenModel):
         """One of its stacks, and those that are its release of it."""
         return [stack, *(name for name, of in self.releases.items() if of == stack)]
 
+    def own_stack(self, stack: str) -> str:
+        """The one of its stacks that `stack` is its release of; else `stack` itself."""
+        return self.releases.get(stack, stack)
+
     def run(self, stack: str, workers: int, epochs: int) -> PublishedRun | None:
-        """Its run of a stack; None if it has none."""
-        return next(
-            (r for r in self.runs if (r.stack, r.workers, r.epochs) == (stack, workers, epochs)), None
-        )
+        """Its run of a stack, or of the one that `stack` is its release of; None if it has none."""
+        wanted = (self.own_stack(stack), workers, epochs)
+        return next((r for r in self.runs if (r.stack, r.workers, r.epochs) == wanted), None)
 
     def figure(self, quantity: Quantity, stack: str, workers: int, epochs: Sequence[int]) -> float | None:
         """A figure as its tables print it; None where they have a dash.

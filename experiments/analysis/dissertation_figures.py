@@ -191,7 +191,10 @@ def _only_there(
     known: list[PublishedFigure], lengths: set[int], reference: Dissertation
 ) -> Iterator[PublishedFigure]:
     """The dissertation's figures at these lengths that nothing here stands beside."""
-    here = {(each.stack, each.workers, each.published_epochs, each.quantity) for each in known}
+    here = {
+        (reference.own_stack(each.stack), each.workers, each.published_epochs, each.quantity)
+        for each in known
+    }
     for run in (run for run in reference.runs if run.epochs in lengths):
         for table, quantity, published in _published(run, reference):
             if (run.stack, run.workers, (run.epochs,), quantity) not in here:

@@ -36,7 +36,8 @@ class TableRow:
     """A row of a table, with our runs of one setting and one length; without any if there are none."""
 
     printed: PrintedRow
-    stack: str
+    stack: str  # here, which may be the dissertation's release of its own
+    own_stack: str  # the dissertation's
     settings: dict[str, Any]  # the values of the matrix's other axes
     figures: list[TableFigure]  # one for each column
     epochs: tuple[int, ...]  # here, of those of its figures that there are
@@ -61,12 +62,18 @@ class _Asked:
     workers: int
     epochs: tuple[int, ...]
 
-    def find(self, figures: Sequence[PublishedFigure]) -> PublishedFigure | None:
+    def find(self, figures: Sequence[PublishedFigure], reference: Dissertation) -> PublishedFigure | None:
         """Ours among these; the share beyond the base's time is the ratio, less one."""
         quantity = OVER if self.quantity == PERCENT else self.quantity
         key = quantity, self.stack, self.workers, self.epochs
         found = next(
-            (f for f in figures if (f.quantity, f.stack, f.workers, f.published_epochs) == key), None
+            (
+                each
+                for each in figures
+                if (each.quantity, reference.own_stack(each.stack), each.workers, each.published_epochs)
+                == key
+            ),
+            None,
         )
         return _percent(found) if self.quantity == PERCENT and found is not None else found
 
@@ -93,13 +100,14 @@ def _rows(
     table: PrintedTable, row: PrintedRow, ours: Sequence[PublishedFigure], reference: Dissertation
 ) -> Iterator[TableRow]:
     asked = [_asked(table, row, column) for column in table.columns]
-    here = [each for each in ours if any(one.find([each]) for one in asked)]
+    here = [each for each in ours if any(one.find([each], reference) for one in asked)]
     for figures in _apart(here) or [[]]:
         cells = [_figure(one, figures, reference) for one in asked]
         shown = [cell.here for cell in cells if cell.here is not None]
         yield TableRow(
             printed=row,
-            stack=asked[0].stack,
+            stack=shown[0].stack if shown else asked[0].stack,
+            own_stack=asked[0].stack,
             settings=shown[0].settings if shown else {},
             figures=cells,
             epochs=tuple(sorted({length for each in shown for length in each.epochs})),
@@ -123,10 +131,10 @@ def _asked(table: PrintedTable, row: PrintedRow, column: PrintedColumn) -> _Aske
 
 
 def _apart(figures: Sequence[PublishedFigure]) -> list[list[PublishedFigure]]:
-    """These figures of one row by setting, and by our length where several stand beside its short one."""
+    """These figures of one row by stack, setting, and our length where several stand beside its short one."""
     groups: dict[str, list[PublishedFigure]] = {}
     for each in figures:
-        groups.setdefault(repr(each.settings), []).append(each)
+        groups.setdefault(repr((each.stack, each.settings)), []).append(each)
     apart = []
     for group in groups.values():
         lengths = dict.fromkeys(each.epochs[0] for each in group if each.published_epochs[0] == SHORT)
@@ -141,7 +149,7 @@ def _figure(asked: _Asked, figures: Sequence[PublishedFigure], reference: Disser
     return TableFigure(
         asked.quantity,
         reference.figure(asked.quantity, asked.stack, asked.workers, asked.epochs),
-        asked.find(figures),
+        asked.find(figures, reference),
         is_base=asked.stack == BASE and asked.quantity in (OVER, BEYOND, PERCENT),
     )
 

@@ -59,7 +59,8 @@ def _table(filled: FilledTable) -> Table:
 def _row(filled: FilledTable, row: TableRow) -> Iterator[Value | str]:
     gpus = counted(row.printed.workers, "GPU") if row.printed.workers else ""
     if filled.printed.stack:
-        yield ", ".join(filter(None, (gpus, setting_text(row.settings))))
+        release = "" if row.stack == row.own_stack else stack_text(row.stack, {})
+        yield ", ".join(filter(None, (gpus, release, setting_text(row.settings))))
         yield _epochs(tuple(row.printed.epochs))
     else:
         yield stack_text(row.stack, row.settings) + (f" ({gpus})" if gpus else "")

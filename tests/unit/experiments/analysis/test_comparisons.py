@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from experiments.analysis.analysis import Analysis, analyse
+from experiments.analysis.dissertation_tables import filled_tables
 from experiments.analysis.step_samples import BATCH
 from experiments.analysis.verdicts import sign
 from experiments.campaign.plan import PlannedRun
@@ -18,7 +19,7 @@ from experiments.report.sections.conclusions import conclusions
 from experiments.report.sections.settings import settings_table
 from experiments.report.sections.stack_comparisons import comparisons_table, excluded_sentences
 from tests.unit.experiments.analysis.test_figures import of_specification
-from tests.unit.experiments.made_up_records import campaign, record, seeds, spec
+from tests.unit.experiments.made_up_records import campaign, planned, record, seeds, spec
 from tests.unit.experiments.report.drawn import rows
 
 #: A rank of two evaluates 500 of the 1,000 samples in each epoch, which has 63 steps.
@@ -46,6 +47,29 @@ def test_a_figure_is_excluded_only_if_evaluating_less_cannot_explain_it(tmp_path
     assert row["dissertation, evaluating as much, ms"] == "+29.8 to +120.2"
     (exported,) = [each for each in export_rows(found) if each["quantity"].startswith("train_s a step")]
     assert (exported["value"], exported["dissertation"]) == (below.more_a_step.mean, there)
+
+
+@pytest.mark.parametrize(("stacks", "published"), [(("ddp", "spark35"), 120.2), (("spark", "spark35"), None)])
+def test_the_dissertations_release_of_a_stack_stands_beside_its_figures(
+    tmp_path: Path, stacks: tuple[str, str], published: float | None
+) -> None:
+    plan, records = [], []
+    for stack, more in zip(stacks, (0.0, 1.0), strict=True):
+        for seed in (1, 2, 3):
+            plan.append(planned(stack, 2, seed))
+            records.append(record(stack, 2, 30 + seed / 10 + more, 50.0, seed))
+    analysis = analyse(campaign(tmp_path, plan, records))
+    (between,) = analysis.comparisons
+    # Two releases of one stack: the dissertation has no such difference.
+    found = None if between.published_step_s is None else round(1000 * between.published_step_s, 1)
+    assert found == published
+    (table,) = [
+        each
+        for each in filled_tables(analysis.published, analysis.dissertation)
+        if each.printed.number == "5.3"
+    ]
+    ours = [row.stack for row in table.rows if row.runs]
+    assert ours == [stack for stack in stacks if stack != "ddp"]
 
 
 def with_setting(folder: Path, hook: float, again: float, value: Any = "stock") -> Analysis:
