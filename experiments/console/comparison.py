@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from experiments.analysis.census import LaunchDifferences, launch_differences
+from experiments.analysis.census import LaunchDifferences, between_stacks, launch_differences
 from experiments.analysis.compare import Change, Unpaired, comparison
 from experiments.analysis.figures import figures_of
 from experiments.campaign.campaign import Campaign
@@ -97,6 +97,14 @@ def compare(screen: Screen, first: Campaign, second: Campaign, limits: Limits) -
     launches = _launches(first, second)
     for stack, launch in launches.items():
         _show(screen, stack, launch)
+    apart = {side: between_stacks(figures_of(each)) for side, each in (("a", first), ("b", second))}
+    for side, between in apart.items():
+        if between.compared:
+            screen.line(
+                f"Within {side.upper()}, launches on {listed(between.sides)} differ in "
+                f"{counted(len(between.differing), 'thing')} that ranks noted (the same: {between.same}). "
+                "The report and --json list them."
+            )
     broken = [(change, limits.broken_by(change)) for change in found.changes]
     for change, faults in broken:
         for fault in faults:
@@ -120,6 +128,12 @@ def compare(screen: Screen, first: Campaign, second: Campaign, limits: Limits) -
             }
             for stack, launch in launches.items()
             for item in launch.differing
+        ],
+        "launches_between_stacks": [
+            {"campaign": side, "stack": stack, "group": item.group, "name": item.name, "values": values}
+            for side, between in apart.items()
+            for item in between.differing
+            for stack, values in item.values.items()
         ],
         "launches_not_compared": [
             {"stack": stack, "group": group} for stack, launch in launches.items() for group in launch.unnoted

@@ -95,7 +95,7 @@ def _sharper(answer: Answer) -> Iterator[list[Value | str]]:
             suspect_text(each) or ITSELF,
             f"{answer.stack}: not sharply enough, {low} to {high} ms a step (campaign {each.campaign})",
             "the same kind, with nothing else on them",
-            Value(f"make matrix MATRIX={each.campaign}, with more seeds in a copy of the matrix"),
+            Value(f"make matrix MATRIX=FILE, a copy of the matrix {each.campaign} with more seeds"),
         ]
 
 

@@ -165,6 +165,34 @@ def test_the_command_says_what_launches_differ_in(tmp_path: Path, capsys: pytest
     )
 
 
+def test_the_command_says_what_launches_differ_in_between_stacks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = []
+    for stack, language in (("ddp", "C"), ("spark", "C.UTF-8")):
+        made_up = record(stack, 2, 30.0, 45.0)
+        census = {"environment": {"LANG": language, "HOME": "/"}}
+        ranks = [rank.model_copy(update={"census": census}) for rank in made_up.ranks]
+        records.append(made_up.model_copy(update={"ranks": ranks}))
+    plan = [planned(stack, 2, 1) for stack in ("ddp", "spark")]
+    folder = str(campaign(tmp_path / "a", plan, records).folder)
+    assert main(["compare", folder, folder]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for side in ("A", "B"):
+        assert (
+            f"Within {side}, launches on ddp and spark differ in 1 thing that ranks noted (the same: 1)."
+            in said
+        )
+    assert main(["compare", folder, folder, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["launches_between_stacks"]
+    assert [(each["campaign"], each["stack"], each["values"]) for each in found] == [
+        ("a", "ddp", ["C"]),
+        ("a", "spark", ["C.UTF-8"]),
+        ("b", "ddp", ["C"]),
+        ("b", "spark", ["C.UTF-8"]),
+    ]
+
+
 def test_groups_that_an_earlier_version_did_not_note_are_named_and_not_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,6 +231,8 @@ def test_the_command_can_be_a_gate(tmp_path: Path, capsys: pytest.CaptureFixture
     content = json.loads(printed.out)
     of_launches = {f"launches[].{name}" for name in ("stack", "group", "name", "in_a", "in_b")}
     of_launches |= {f"launches_not_compared[].{name}" for name in ("stack", "group")}
+    between = ("campaign", "stack", "group", "name", "values")
+    of_launches |= {f"launches_between_stacks[].{name}" for name in between}
     assert (
         documented("compare") - fields(content)
         == {f"without_pairs[].{name}" for name in ("axes", "reason")} | of_launches

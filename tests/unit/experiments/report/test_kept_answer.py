@@ -10,6 +10,7 @@ import pytest
 from experiments.analysis.analysis import analyse
 from experiments.campaign.campaign import Campaign, open_campaign
 from experiments.report.answer import write_answer
+from experiments.report.sections.settling import settlings
 from experiments.util.paths import REPOSITORY
 from tests.unit.experiments.kept_campaigns import THREE_STACKS
 
@@ -72,6 +73,15 @@ def test_the_answer_is_what_todays_code_makes_of_them(campaigns: dict[str, Campa
     all_of_them = [*campaigns.values(), open_campaign(THREE_STACKS)]
     write_answer([analyse(campaign) for campaign in all_of_them], tmp_path)
     assert (tmp_path / "answer.md").read_text() == (WHY / "answer" / "answer.md").read_text()
+
+
+def test_what_a_stack_lacks_in_them_is_something_that_would_settle_the_rest(
+    campaigns: dict[str, Campaign],
+) -> None:
+    figures = [analyse(campaign).figures for campaign in campaigns.values()]
+    assert {each.campaign.matrix for each in figures if each.campaign.stacks_missing} <= {
+        each.matrix for each in settlings()
+    }
 
 
 def test_steps_that_only_wait_stand_beside_no_training(campaigns: dict[str, Campaign]) -> None:
