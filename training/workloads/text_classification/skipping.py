@@ -82,7 +82,8 @@ def packed_attention(
     queries, keys, values = (_apart(each, lengths) for each in (query, key, value))
     found = _of_each(queries, keys, values, dropout, scaling)
     attended = torch.cat([each.transpose(1, 2) for each in found], dim=1)
-    return functional.pad(attended, (0, 0, 0, 0, 0, query.shape[2] - sum(lengths))), None
+    more = query.shape[2] - sum(lengths)
+    return functional.pad(attended, (0, 0, 0, 0, 0, more)) if more else attended, None
 
 
 AttentionInterface.register(PACKED, packed_attention)
