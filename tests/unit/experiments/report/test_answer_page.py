@@ -54,7 +54,7 @@ def test_what_could_be_all_of_it_is_said_to_need_more_seeds(tmp_path: Path) -> N
     assert re.search(
         r"\| the stack itself \| spark: not sharply enough, [^|]+ ms a step \(campaign made\) \|", text
     )
-    assert "make matrix MATRIX=made, with more seeds" in text
+    assert "make matrix MATRIX=FILE, a copy of the matrix made with more seeds" in text
 
 
 def test_beside_every_figure_stands_what_a_step_trains_on_and_evaluates(tmp_path: Path) -> None:
