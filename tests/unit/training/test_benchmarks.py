@@ -152,7 +152,7 @@ def test_two_workers_are_set_beside_one_and_beside_two_that_exchange_nothing(pre
         if each.name in (two_workers.PLAIN, two_workers.WAITING):
             assert each.phases is None
             continue
-        assert each.phases is not None and sum(each.phases.values()) == pytest.approx(each.ms, rel=0.25)
+        assert each.phases is not None and sum(each.phases.values()) == pytest.approx(each.ms, rel=0.5)
         assert (each.phases.get("exposed_sync", 0.0) > 0) == (each.group != two_workers.BY_THEMSELVES)
     shares = [each for each in part.comparisons if each.measure == two_workers.SHARE]
     assert [(each.group, each.name) for each in shares] == [waiting, *ways]
