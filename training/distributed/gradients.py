@@ -31,7 +31,7 @@ LEAST_SHARE: Final = 0.1
 """Of a model's parameters that are such tables: with less, `auto` takes `dense`."""
 
 MB: Final = 2**20  # bytes
-BUCKETS: Final = 8
+BUCKETS: Final = 4
 """Into about so many parts gradients are divided where only rows are sent: most are on their way while the
 backward pass goes on, and none is so small that the messages themselves take the time."""
 SMALLEST_MB, LARGEST_MB = 0.25, 25.0  # of a part; the largest is DistributedDataParallel's own
