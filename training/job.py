@@ -100,10 +100,15 @@ def set_arithmetic(spec: RunSpec) -> None:
         torch.set_num_threads(spec.conditions.threads)
         torch.set_num_interop_threads(1)  # nothing here runs operators in parallel
     if spec.work.deterministic and spec.conditions.deterministic:
-        os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # what cuBLAS needs to be deterministic
-        torch.use_deterministic_algorithms(True)
-        # By default it would also fill memory that is about to be overwritten: a waste of time.
-        torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
+        be_deterministic()
+
+
+def be_deterministic() -> None:
+    """Have torch take deterministic algorithms alone, from now on."""
+    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # what cuBLAS needs to be deterministic
+    torch.use_deterministic_algorithms(True)
+    # By default it would also fill memory that is about to be overwritten: a waste of time.
+    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
 
 
 def check_equal_weights(session: Session, digest: str) -> None:

@@ -79,11 +79,12 @@ def run_matrix(
     began = time.monotonic()  # the preparation counts towards --max-time
     with prepared_cluster(playbooks, matrix, results, "run", options.break_lock) as prepared:
         inventory = inventory_in_use(root)
+        locks = locks_of(inventory)
         git, patches = git_state(
             root,
             {
                 "inventory": inventory,
-                "locks": locks_of(inventory),
+                "locks": locks,
                 "matrix": matrix.folder / f"{matrix.name}.yml",
                 "workload": matrix.workload_folder,
                 "stacks": outside_stacks(),
@@ -102,7 +103,7 @@ def run_matrix(
         fitting = runs_that_fit(plan, options.only)  # fails before a campaign without runs is created
         campaign = note.campaign = campaign_for(root, playbooks, matrix, prepared, git, plan, options)
         kept = {patch_name(digest): patch for digest, patch in patches.items()}
-        for name, content in (kept | kept_locks(locks_of(inventory))).items():
+        for name, content in (kept | kept_locks(locks)).items():
             write_whole(campaign.folder / name, content)
         store_references(campaign.folder, campaign.file.references, prepared.references)
         selected = runs_to_make(campaign, fitting, options.retry)

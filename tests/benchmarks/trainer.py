@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import os
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,6 +29,7 @@ from experiments.analysis.statistics import paired_ratio
 from experiments.report.formats import RATIO, Value
 from tests.benchmarks.engine import Alone, by_the_engine, described, opened, work_on
 from training.data.batches import global_batches
+from training.job import be_deterministic
 from training.spec import Conditions
 from training.workload import Batch, Workload
 
@@ -187,10 +187,8 @@ def settle(device: torch.device) -> None:
 
 @contextmanager
 def deterministic() -> Iterator[None]:
-    """Meanwhile, algorithms are deterministic, as `training.job.set_arithmetic` has them in a run."""
-    os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"
-    torch.utils.deterministic.fill_uninitialized_memory = False  # type: ignore[attr-defined]
-    torch.use_deterministic_algorithms(True)
+    """Meanwhile, algorithms are deterministic, as in a run."""
+    be_deterministic()
     try:
         yield
     finally:
