@@ -32,6 +32,8 @@ DATA: Final = {
     "max_length": 64,
     "vocabulary": 4000,
 }
+#: A variable of every rank, which no shell and no service manager on its way may replace.
+GIVEN: Final = {"CONFORMANCE": "$HOME ${HOME} $$ %n"}
 #: Ranks that run until they are stopped.
 ENDLESS: Final = 500  # epochs
 WAIT_S: Final = 300
@@ -123,7 +125,7 @@ class Bench:
             "name": f"conformance-{self.stack}-{name}",
             "description": f"What {self.stack} must do: {name}.",
             "data": DATA,
-            "defaults": {"warmup_steps": 20},
+            "defaults": {"warmup_steps": 20, "rank_environment": GIVEN},
             "axes": {axis: [value] for axis, value in first.items()},
             "rows": rest,
             "order": {"arrangement": "written", "warm_ups": False},

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.bench import ROOT, WAIT_S, Bench
+from tests.conformance.bench import GIVEN, ROOT, WAIT_S, Bench
 
 Record = dict[str, Any]
 
@@ -143,6 +143,15 @@ def test_each_rank_is_started_once(bench: Bench, weights: list[Record]) -> None:
         work = record["specification"]["work"]
         started = sorted(start["rank"] for start in record["starts"])
         assert started == list(range(work["workers"] * work["slots_per_worker"])), record["starts"]
+
+
+def test_ranks_have_the_variables_that_the_run_gives_them(bench: Bench, weights: list[Record]) -> None:
+    mine = [record for record in weights if record["specification"]["stack"] == bench.stack]
+    assert mine
+    for record in mine:
+        for rank in record["ranks"]:
+            found = rank["census"]["environment"]
+            assert {name: found.get(name) for name in GIVEN} == GIVEN
 
 
 def test_a_run_whose_worker_restarts_is_no_clean_measurement(bench: Bench) -> None:
