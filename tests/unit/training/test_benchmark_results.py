@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import re
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,8 @@ from tests.benchmarks.tables import page, table_of
 
 KEPT = REPOSITORY / "tests" / "data" / "benchmarks" / "result.json"
 """Made up: no machine measured it."""
+
+REAL = REPOSITORY / "docs" / "speed" / "bench.json"
 
 
 def samples(**ms: list[float]) -> list[Sample]:
@@ -55,9 +59,26 @@ def test_only_samples_of_the_same_rounds_are_compared() -> None:
         against_theirs()
 
 
-def test_the_page_of_a_kept_result() -> None:
-    result = Result.model_validate_json(KEPT.read_text(encoding="utf-8"))
-    assert page(result) == KEPT.with_suffix(".md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("kept", [KEPT, REAL], ids=["made up", "real"])
+def test_the_page_of_a_kept_result(kept: Path) -> None:
+    result = Result.model_validate_json(kept.read_text(encoding="utf-8"))
+    assert page(result) == kept.with_suffix(".md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("file", "section"), [("README.md", "## How fast"), ("docs/speed/README.md", "## What `make bench` shows")]
+)
+def test_ratios_in_texts_are_those_of_the_real_benchmark(file: str, section: str) -> None:
+    text = (REPOSITORY / file).read_text(encoding="utf-8").partition(f"{section}\n")[2].partition("\n## ")[0]
+    said = set(re.findall(r"(\d\.\d\d) \((\d\.\d\d) to (\d\.\d\d)\)", text))
+    result = Result.model_validate_json(REAL.read_text(encoding="utf-8"))
+    found = {
+        tuple(f"{each:.2f}" for each in (one.ratio, one.low, one.high) if each is not None)
+        for part in result.parts
+        for one in part.comparisons
+    }
+    assert said
+    assert said <= found, said - found
 
 
 def test_kept_ratios_are_those_of_the_kept_samples() -> None:
