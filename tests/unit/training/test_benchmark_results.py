@@ -16,6 +16,7 @@ KEPT = REPOSITORY / "tests" / "data" / "benchmarks" / "result.json"
 """Made up: no machine measured it."""
 
 REAL = REPOSITORY / "docs" / "speed" / "bench.json"
+ACCURACY = REAL.with_name("bench-accuracy.json")
 
 
 def samples(**ms: list[float]) -> list[Sample]:
@@ -59,7 +60,7 @@ def test_only_samples_of_the_same_rounds_are_compared() -> None:
         against_theirs()
 
 
-@pytest.mark.parametrize("kept", [KEPT, REAL], ids=["made up", "real"])
+@pytest.mark.parametrize("kept", [KEPT, REAL, ACCURACY], ids=["made up", "real", "accuracy"])
 def test_the_page_of_a_kept_result(kept: Path) -> None:
     result = Result.model_validate_json(kept.read_text(encoding="utf-8"))
     assert page(result) == kept.with_suffix(".md").read_text(encoding="utf-8")
