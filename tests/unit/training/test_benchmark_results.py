@@ -67,7 +67,8 @@ def test_the_page_of_a_kept_result(kept: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "section"), [("README.md", "## How fast"), ("docs/speed/README.md", "## What `make bench` shows")]
+    ("file", "section"),
+    [("README.md", "## How fast"), ("docs/speed/README.md", "## What `make bench` shows")],
 )
 def test_ratios_in_texts_are_those_of_the_real_benchmark(file: str, section: str) -> None:
     text = (REPOSITORY / file).read_text(encoding="utf-8").partition(f"{section}\n")[2].partition("\n## ")[0]
