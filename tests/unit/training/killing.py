@@ -98,11 +98,19 @@ def last(out: Path) -> dict[str, object]:
 
 
 def after(seconds: float) -> Moment:
-    """The moment this many seconds after training has started."""
+    """The moment this many seconds after training has started; of a run that goes on, after it did so again.
+
+    Before that, ranks may still be on their way to each other, and one that never comes is waited for longer
+    than `PATIENCE`.
+    """
+    before: list[int] = []
     since: list[float] = []
 
     def reached(out: Path) -> bool:
-        if not since and any(event["event"] == "start" for event in told(out)):
+        starts = sum(event["event"] == "start" for event in told(out))
+        if not before:
+            before.append(starts)
+        if not since and starts > before[0]:
             since.append(time.monotonic())
         return bool(since) and time.monotonic() - since[0] >= seconds
 
