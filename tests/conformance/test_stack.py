@@ -53,6 +53,13 @@ def digest(records: list[Record], stack: str, slots: int, direct: bool = False, 
     return str(found[0]["weights_digest"])
 
 
+def own(bench: Bench, records: list[Record]) -> list[Record]:
+    """The records of the stack that is tested, at least one."""
+    found = [record for record in records if record["specification"]["stack"] == bench.stack]
+    assert found
+    return found
+
+
 @pytest.mark.parametrize("number", ["one", "two", "all"])
 def test_the_same_weights_as_its_peer(bench: Bench, weights: list[Record], number: str) -> None:
     workers = {"one": 1, "two": 2, "all": len(bench.workers)}[number]
@@ -137,18 +144,14 @@ def test_a_rank_that_is_killed_is_told_of_by_the_others(bench: Bench) -> None:
 
 
 def test_each_rank_is_started_once(bench: Bench, weights: list[Record]) -> None:
-    mine = [record for record in weights if record["specification"]["stack"] == bench.stack]
-    assert mine
-    for record in mine:
+    for record in own(bench, weights):
         work = record["specification"]["work"]
         started = sorted(start["rank"] for start in record["starts"])
         assert started == list(range(work["workers"] * work["slots_per_worker"])), record["starts"]
 
 
 def test_ranks_have_the_variables_that_the_run_gives_them(bench: Bench, weights: list[Record]) -> None:
-    mine = [record for record in weights if record["specification"]["stack"] == bench.stack]
-    assert mine
-    for record in mine:
+    for record in own(bench, weights):
         for rank in record["ranks"]:
             found = rank["census"]["environment"]
             assert {name: found.get(name) for name in GIVEN} == GIVEN

@@ -107,11 +107,12 @@ def after(seconds: float) -> Moment:
     since: list[float] = []
 
     def reached(out: Path) -> bool:
-        starts = sum(event["event"] == "start" for event in told(out))
-        if not before:
-            before.append(starts)
-        if not since and starts > before[0]:
-            since.append(time.monotonic())
+        if not since:
+            starts = sum(event["event"] == "start" for event in told(out))
+            if not before:
+                before.append(starts)
+            if starts > before[0]:
+                since.append(time.monotonic())
         return bool(since) and time.monotonic() - since[0] >= seconds
 
     return reached
