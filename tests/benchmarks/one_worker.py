@@ -4,7 +4,7 @@ Every training is a process of its own with one thread on the same core. In each
 in turned order in every other round. All take the same batches, except where they are grouped by length. If
 accuracies are asked for, each round has a seed of its own, and all models are judged in fp32. The engine's
 processes keep freed memory, as ranks of a run do (`allocator: tuned`); Trainer's have the C library's
-allocator as it is.
+allocator as it is, except where its name says that it keeps freed memory, too.
 """
 
 from __future__ import annotations
@@ -30,18 +30,32 @@ from tests.benchmarks.trainer import BY_LENGTH, by_trainer
 from training.compiled import check_compilers
 from training.errors import LaunchError
 from training.spec import Conditions, Work, explain
+from training.util.process import keep_freed_memory
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A way for Trainer to train."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)  # beside its defaults
+    keeps_memory: bool = False  # that it freed, as the engine does
+
 
 TRAINER: Final = "Trainer"
+TRAINER_KEEPING: Final = "Trainer, freed memory kept"
 TRAINER_BF16: Final = "Trainer, bf16"
 TRAINER_BY_LENGTH: Final = "Trainer, grouped by length"
-PEERS: Final[Mapping[str, dict[str, Any]]] = {
-    TRAINER: {},
-    TRAINER_BF16: {"bf16": True},
-    TRAINER_BY_LENGTH: BY_LENGTH,
+PEERS: Final[Mapping[str, Peer]] = {
+    TRAINER: Peer(),
+    TRAINER_KEEPING: Peer(keeps_memory=True),
+    TRAINER_BF16: Peer({"bf16": True}),
+    TRAINER_BY_LENGTH: Peer(BY_LENGTH),
 }
-"""How Trainer is set, beside its defaults."""
+ALWAYS: Final = (TRAINER, TRAINER_KEEPING)
+"""What every variant is compared with, beside the Trainer that is set alike."""
 
 AS_TRAINER: Final = "times as fast as Trainer"
+AS_KEEPING: Final = "as Trainer that keeps freed memory"
 AS_PEER: Final = "as Trainer set alike"
 WARM_UP: Final = 2  # steps of a training that is thrown away
 POINTS: Final = Format(1, signed=True)  # percentage points
@@ -128,10 +142,11 @@ def measure(data_sets: Sequence[Path], plan: Plan, variants: Sequence[Variant] =
         length, group = plain.data.tokens_per_sample, _group(plain)
         here, left_out = possible(data, plan, variants)
         notes += [f"{group}: {each}" for each in left_out]
-        peers = [name for name in PEERS if name == TRAINER or name in {each.peer for each, _ in here}]
+        peers = [name for name in PEERS if name in {*ALWAYS, *(each.peer for each, _ in here)}]
         calls = {name: partial(_with_trainer, data, plan, PEERS[name]) for name in peers}
         calls |= {each.name: partial(_with_engine, data, plan, work, each.conditions) for each, work in here}
         mine = list(_rounds(group, calls, plan))
+        comparisons.append(compare(mine, (group, TRAINER_KEEPING), (group, TRAINER), AS_TRAINER))
         comparisons += [found for each, _ in here for found in _compared(mine, group, each, length)]
         notes += accuracies(mine) or [f"{group}: {UNJUDGED}"]
         samples += sorted(mine, key=lambda each: each.round)
@@ -175,6 +190,7 @@ def _compared(
     of = (group, variant.name)
     aim = None if length is None else variant.aims.get(length)
     yield compare(samples, of, (group, TRAINER), AS_TRAINER, aim)
+    yield compare(samples, of, (group, TRAINER_KEEPING), AS_KEEPING)
     if variant.peer != TRAINER:
         yield compare(samples, of, (group, variant.peer), AS_PEER)
 
@@ -182,11 +198,12 @@ def _compared(
 def accuracies(samples: Sequence[Sample]) -> list[str]:
     """Sentences on how each one's accuracy differs from Trainer's; none if no accuracy was asked for.
 
-    They are equal if the whole 95 % interval of the difference lies within `EQUAL`.
+    Trainer with freed memory kept has none: its model is the same, to the last bit. Accuracies are equal if
+    the whole 95 % interval of the difference lies within `EQUAL`.
     """
     found: dict[str, dict[int, float]] = {}
     for each in samples:
-        if each.accuracy is not None:
+        if each.accuracy is not None and each.name != TRAINER_KEEPING:
             found.setdefault(each.name, {})[each.round] = each.accuracy
     theirs, said_of = found.pop(TRAINER, {}), []
     for name, mine in found.items():
@@ -220,11 +237,13 @@ def _with_engine(data: Path, plan: Plan, work: Work, conditions: Conditions, see
     return _found(seconds / len(training.step_seconds), metrics, plan)
 
 
-def _with_trainer(data: Path, plan: Plan, settings: Mapping[str, Any], seed: int) -> dict[str, float]:
+def _with_trainer(data: Path, plan: Plan, peer: Peer, seed: int) -> dict[str, float]:
+    if peer.keeps_memory:
+        keep_freed_memory()
     work, cpu = plan.work_on(data, seed=seed), torch.device("cpu")
-    by_trainer(opened(shortened(work), data), cpu, settings)
+    by_trainer(opened(shortened(work), data), cpu, peer.settings)
     workload = opened(work, data)
-    seconds, model = by_trainer(workload, cpu, settings)
+    seconds, model = by_trainer(workload, cpu, peer.settings)
     metrics = judged(workload, model, _judges(work, plan))
     return _found(sum(seconds) / len(seconds), metrics, plan)
 

@@ -20,7 +20,17 @@ from tests.benchmarks import one_worker, recording, two_workers
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.engine import Alone, by_the_engine, opened
 from tests.benchmarks.links import RATE, limited_link, why_no_limit
-from tests.benchmarks.one_worker import BF16, COMPILED, FIRST, PEERS, TRAINER, UNPADDED, Variant, accuracies
+from tests.benchmarks.one_worker import (
+    BF16,
+    COMPILED,
+    FIRST,
+    PEERS,
+    TRAINER,
+    TRAINER_KEEPING,
+    UNPADDED,
+    Variant,
+    accuracies,
+)
 from tests.benchmarks.plan import Plan, in_turns
 from tests.benchmarks.results import Part, Result, Sample
 from tests.benchmarks.side_by_side import side_by_side
@@ -60,7 +70,8 @@ def test_trainer_and_the_engine_do_the_same_work(prepared: Prepared) -> None:
     part = one_worker.measure([prepared.path], plan(rounds=2, epochs=2, accuracy=True), variants)
 
     found = losses(part)
-    assert list(found) == [TRAINER, "Trainer, grouped by length", "plain", "both"]
+    assert list(found) == [TRAINER, TRAINER_KEEPING, "Trainer, grouped by length", "plain", "both"]
+    assert found[TRAINER_KEEPING] == found[TRAINER]
     (first, second) = found[TRAINER]
     assert first != second and first is not None  # each round has its own seed, for the accuracies
     # Two epochs of the same batches, learning rates and clipping; grouping takes other batches.
@@ -71,8 +82,11 @@ def test_trainer_and_the_engine_do_the_same_work(prepared: Prepared) -> None:
         each.accuracy for each in part.samples if each.name == "plain"
     }
     assert [(each.name, each.against, each.aim) for each in part.comparisons] == [
+        (TRAINER_KEEPING, TRAINER, None),
         ("plain", TRAINER, 2.0),
+        ("plain", TRAINER_KEEPING, None),
         ("both", TRAINER, None),
+        ("both", TRAINER_KEEPING, None),
         ("both", "Trainer, grouped by length", None),
     ]
     note, *accuracies = part.notes
