@@ -214,8 +214,12 @@ def test_a_run_is_submitted_with_the_stacks_own_release_and_settings(
 def test_spark_sets_threads_itself_where_they_are_the_stacks_own(tmp_path: Path) -> None:
     for threads, given in ((2, "2"), ("stack", None)):
         (text,) = launched(tmp_path / f"{threads}", "spark", threads)["files"].values()
-        found = dict(re.findall(r"^spark\.executorEnv\.(\S+)\s+(?:= )?(.*)$", text, re.MULTILINE))
-        assert found.get("OMP_NUM_THREADS") == given and "PYTHONDONTWRITEBYTECODE" in found
+        found = dict(re.findall(r"^spark\.(\S+)\s+(?:= )?(.*)$", text, re.MULTILINE))
+        assert found.get("executorEnv.OMP_NUM_THREADS") == given
+        assert found["executorEnv.PYTHONDONTWRITEBYTECODE"] == "1"
+        # Spark takes its number of threads from task.cpus. An executor has all of a worker's cores all the same.
+        assert (found.get("task.cpus"), found["executor.cores"]) == (given, "4")
+        assert (found.get("scheduler.minRegisteredResourcesRatio") == "1.0") == (given is None)
 
 
 def test_no_variable_of_its_inventory_needs_one_that_it_gives_the_other_role() -> None:

@@ -151,6 +151,7 @@ def test_what_is_wrong_with_rows_and_exclusions_is_said(
         ("launch", 170),
         ("null-step", 100),
         ("threads", 95),
+        ("threads-simulated", 65),
         ("fingerprint", 110),
         ("spark-releases", 45),
         ("libraries", 45),
