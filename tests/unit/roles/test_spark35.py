@@ -217,7 +217,7 @@ def test_spark_sets_threads_itself_where_they_are_the_stacks_own(tmp_path: Path)
         found = dict(re.findall(r"^spark\.(\S+)\s+(?:= )?(.*)$", text, re.MULTILINE))
         assert found.get("executorEnv.OMP_NUM_THREADS") == given
         assert found["executorEnv.PYTHONDONTWRITEBYTECODE"] == "1"
-        # Spark takes its number of threads from task.cpus. An executor has all of a worker's cores all the same.
+        # Spark takes the number from task.cpus. An executor has all of a worker's cores all the same.
         assert (found.get("task.cpus"), found["executor.cores"]) == (given, "4")
         assert (found.get("scheduler.minRegisteredResourcesRatio") == "1.0") == (given is None)
 
