@@ -210,7 +210,7 @@ def _of_cells(analysis: Analysis, stack: str, workers: Collection[int]) -> Itera
 
 
 def _alone(analysis: Analysis, stack: str) -> Iterator[_Alone]:
-    """What was measured on the stack alone, or on the baseline alone if the dissertation had it there."""
+    """What was measured on the stack alone, or on the baseline alone if only one of them had it."""
     figures, there = analysis.figures, analysis.dissertation
     baseline, family = there.stacks[0], there.family(stack)
     against = (
@@ -223,13 +223,14 @@ def _alone(analysis: Analysis, stack: str) -> Iterator[_Alone]:
     for cell in known:
         if cell.stack not in family and (cell.stack != baseline or both):
             continue
-        changed, owner = _changed(cell, figures), stack if cell.stack in family else baseline
+        changed = _changed(cell, figures)
         if len(changed) == 1 and (cell.stack, *changed) not in against:
             ((factor, first),) = changed.items()
             base, value = sibling(known, cell, **{factor: first}), cell.axes[factor]
-            doubt = _had(there, owner, factor, value)
-            if base is not None and (owner == stack or doubt != "one stack"):
-                sign = 1 if owner == stack else -1
+            doubt, sign = _had(there, stack, factor, value), 1
+            if cell.stack == baseline and doubt == "one stack":
+                doubt, sign = _had(there, baseline, factor, value), -1
+            if base is not None and (cell.stack in family or doubt != "one stack"):
                 yield from _with_pairs(_Alone(cell, base, factor, value, first, doubt, sign))
         if cell.stack in there.releases and not changed:
             base = sibling(known, cell, stack=stack)

@@ -285,6 +285,17 @@ def test_where_rank_0_was_is_shown_of_every_stack_and_not_counted(tmp_path: Path
         assert of_stack(stack, runs).counted("training") == []
 
 
+def test_what_a_stack_alone_had_may_be_measured_on_the_baseline(tmp_path: Path) -> None:
+    def step_ms(_: str, given: dict[str, Any]) -> float:
+        return 500.0 - 7 * (given["runtime"] == "native")
+
+    runs = analysed(tmp_path, step_ms, {"runtime": ["stack", "native"]}, stacks=["ddp"])
+    (step,) = of_spark(runs).counted("training")
+    assert (step.stack, step.factor, step.value) == ("ddp", "runtime", "native")
+    assert step.more.mean == pytest.approx(-7, abs=1)  # of DDP without its container, as Spark has none
+    assert of_stack("determined", runs).steps == []
+
+
 def releases(stack: str, given: dict[str, Any]) -> float:
     """Spark takes 30 ms more, its older release 25 more than that, and reused workers 6."""
     reused = 6 * (given.get("python_workers") == "reused")
