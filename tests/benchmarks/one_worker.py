@@ -87,7 +87,7 @@ COMPILED: Final = Conditions(compile="default")
 VARIANTS: Final = (
     Variant("plain", {}),
     Variant("padding: none", UNPADDED),
-    Variant("last_layer: first_token", FIRST),
+    Variant("last_layer: first_token", FIRST, aims={128: 2.0}),
     Variant("last_layer: first_token, compile: default", FIRST, conditions=COMPILED),
     Variant("both", UNPADDED | FIRST, aims={128: 2.0, 512: 4.0}),
     Variant("both, dropout_draws: 16_bit", UNPADDED | FIRST | DRAWS, aims={128: 2.0, 512: 4.0}),
@@ -95,7 +95,7 @@ VARIANTS: Final = (
     Variant("last_layer: first_token, dropout_draws: 16_bit", FIRST | DRAWS, aims={128: 2.0}),
     Variant("plain, bf16", BF16, TRAINER_BF16),
     Variant("padding: none, bf16", BF16 | UNPADDED, TRAINER_BF16),
-    Variant("last_layer: first_token, bf16", BF16 | FIRST, TRAINER_BF16),
+    Variant("last_layer: first_token, bf16", BF16 | FIRST, TRAINER_BF16, aims={128: 3.0}),
     Variant("both, bf16", BF16 | UNPADDED | FIRST, TRAINER_BF16, aims={128: 3.0, 512: 6.0}),
     Variant(
         "both, dropout_draws: 16_bit, attention_dropout: 0.0, bf16",

@@ -62,7 +62,7 @@ A step of the engine (data, forward and backward pass, clipping, AdamW) on one c
 ({shape}), batch {batch} of {length} tokens, dropout 0.1.
 Means over {batches} batches. Each was computed {rounds} times with torch's profiler and as often without it,
 in turns, and the fastest of each counts.
-Written by `python -m tests.benchmarks.profile --length {length}`.
+Written by `python -m tests.benchmarks.profile --data DIR --length {length}`.
 """
 BY_OPERATOR: Final = """\
 Shares of a step without the profiler, and ms in brackets. An operator's time is what it takes itself,

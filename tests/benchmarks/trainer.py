@@ -4,8 +4,9 @@ python -m tests.benchmarks.trainer --data DIR (a prepared data set) [--batches N
 
 For each batch size and each way to train, prints the samples per second of both in each round, and the ratio
 with its 95 % interval. Both train one epoch, without evaluation, logging or checkpoints, and are timed from
-its first step until the GPU has done all. What compiling takes is not counted, nor is the first round, a
-warm-up. The engine's algorithms are deterministic, as in runs; Trainer's are not, as by its default.
+its first step until the GPU has done all; who is first takes turns. What compiling takes is not counted, nor
+is the first round, a warm-up. The engine's algorithms are deterministic, as in runs; Trainer's are not, as by
+its default.
 (`python -m tests.benchmarks` compares them on a core.)
 """
 
@@ -217,18 +218,22 @@ def compared(way: Way, data: Path, steps: int, batch: int, rounds: int) -> Itera
     work = work_on(data, steps, batch_per_worker=batch, **way.settings)
     workload = opened(work, data, Conditions(device="cuda", compile=way.compile))
     pairs = []
+    calls = {
+        "engine": lambda: seconds_of_the_engine(workload, device),
+        "Trainer": lambda: sum(by_trainer(plain, device, way.peer)[0]),
+    }
     for number in range(rounds + 1):
-        engine = seconds_of_the_engine(workload, device)
-        trainer = sum(by_trainer(plain, device, way.peer)[0])
+        found = {who: calls[who]() for who in (calls if number % 2 else reversed(calls))}
+        engine, trainer = found["engine"], found["Trainer"]
         rates = [work.data.train / seconds for seconds in (engine, trainer)]
         what = f"round {number}" if number else "warming up"
         yield f"  {what}: engine {rates[0]:.0f} samples/s, Trainer {rates[1]:.0f} samples/s"
         if number:
             pairs.append((trainer, engine))
-    found = paired_ratio(pairs)
-    assert found is not None
-    text = Value(found.ratio, RATIO, low=found.low, high=found.high).text
-    yield f"  The engine is {text} times as fast as Trainer ({found.n} pairs)."
+    ratio = paired_ratio(pairs)
+    assert ratio is not None
+    text = Value(ratio.ratio, RATIO, low=ratio.low, high=ratio.high).text
+    yield f"  The engine is {text} times as fast as Trainer ({ratio.n} pairs)."
 
 
 def main() -> None:
