@@ -16,7 +16,7 @@ import argparse
 import itertools
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -218,7 +218,7 @@ def compared(way: Way, data: Path, steps: int, batch: int, rounds: int) -> Itera
     work = work_on(data, steps, batch_per_worker=batch, **way.settings)
     workload = opened(work, data, Conditions(device="cuda", compile=way.compile))
     pairs = []
-    calls = {
+    calls: dict[str, Callable[[], float]] = {
         "engine": lambda: seconds_of_the_engine(workload, device),
         "Trainer": lambda: sum(by_trainer(plain, device, way.peer)[0]),
     }
