@@ -136,6 +136,6 @@ def counted(rows: Sequence[Row]) -> str:
     right = sum(row.right == "yes" for row in named)
     others = len(made) - len(named) - nothing
     return (
-        f"In {len(named)} of {len(made)} trials the right cause was named, in {right} of them with an "
-        f"interval that holds what it costs; in {others} another one was, in {nothing} nothing."
+        f"In {len(named)} of {len(made)} trials the right cause was named, in {right} of them with a "
+        f"cost that is not told from the real one; in {others} another one was, in {nothing} nothing."
     )

@@ -155,8 +155,8 @@ def test_trials_are_counted_by_what_was_named() -> None:
     rows = [row_of(seed, verdict) for seed, verdict in enumerate(verdicts)]
     rows.append(impossible(4, Plan("simulated", "cgroup", FACTORS, 2), "No cgroup can be made here."))
     assert counted(rows) == (
-        "In 2 of 4 trials the right cause was named, in 1 of them with an interval that holds what it costs; "
-        "in 1 another one was, in 1 nothing."
+        "In 2 of 4 trials the right cause was named, in 1 of them with a cost that is not told from the real "
+        "one; in 1 another one was, in 1 nothing."
     )
 
 
