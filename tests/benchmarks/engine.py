@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 
@@ -37,6 +37,13 @@ USUAL: Final = {
 """Settings of the work in every part: with them an encoder from scratch learns within minutes."""
 
 
+class ProcessorTime(NamedTuple):
+    """Seconds of processor time, of all cores together."""
+
+    training: float = 0.0  # of the thread that trains
+    others: float = 0.0  # of the process's other threads, such as gloo's
+
+
 class Alone(TorchrunSession):
     """A rank outside of any run, which keeps figures or drops them and is never told to stop."""
 
@@ -52,6 +59,7 @@ class Alone(TorchrunSession):
         self._figures = figures
         self.compiling_s = 0.0  # seconds that torch.compile took in its steps
         self.phases: dict[str, float] = {}  # seconds by phase, of the steps that count
+        self.processor = ProcessorTime()  # of the same steps
 
     def should_stop(self) -> bool:
         """Never."""
@@ -115,25 +123,28 @@ def by_the_engine(
     """Train all epochs of the work, without evaluation; `step_seconds` has what each step took.
 
     The session's `compiling_s` has what compiling took of that, as a rule in the first step, and its `phases`
-    where the time went after the steps that are skipped.
+    where the time went after the steps that are skipped; `processor` has what the processor worked for them.
 
     Args:
         workload: what to train.
         session: this rank's; the ranks have met.
         ready: called before the first step.
-        skipped: the first steps whose phases don't count.
+        skipped: the first steps whose phases and processor time don't count.
     """
     kind = session.device.type
     phases = Phases(clock_for(kind), SAMPLE_EVERY[kind])
     phases.begin("other")
     with compiling(workload.conditions, phases) as compilation:
         training = set_up(workload, session, phases, compilation)
-        spent: list[dict[str, float]] = []  # until the first step that counts begins, and the last one ends
+        # Until the first step that counts begins, and the last one ends.
+        spent: list[dict[str, float]] = []
+        worked: list[tuple[float, float]] = []  # by this thread, and by all
 
         def note() -> None:
             if training.steps in (skipped, workload.work.steps):
                 phases.settle()
                 spent.append(phases.seconds())
+                worked.append((time.thread_time(), time.process_time()))
 
         training.after_step = note
         ready()
@@ -144,6 +155,8 @@ def by_the_engine(
         training.vote.settle()
         before, whole = spent
         session.phases = {name: seconds - before.get(name, 0.0) for name, seconds in whole.items()}
+        own, every = (after - earlier for earlier, after in zip(*worked, strict=True))
+        session.processor = ProcessorTime(own, every - own)
         session.compiling_s = compilation.seconds if compilation else 0.0
     return training
 

@@ -29,6 +29,7 @@ class Sample(FiniteModel):
     accuracy: float | None = None  # the same
     weights: str | None = None  # their digest after the last step
     phases: dict[str, float] | None = None  # ms that a step takes in each; of several workers, their mean
+    processor: dict[str, float] | None = None  # ms that it works in a step, by thread; the same
 
 
 class Comparison(FiniteModel):

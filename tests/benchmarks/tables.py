@@ -23,6 +23,9 @@ SPENT: Final = {
     "all else, ms": tuple(name for name in PHASES if name not in (*COMPUTING, *EXCHANGING)),
 }
 """The columns that say where a step's time goes, each with its phases."""
+WORKED: Final = {"thread that trains, ms": "training", "other threads, ms": "others"}
+"""The columns that say what the processor worked in a step, each with what a sample calls it."""
+NOTHING: Final = "nothing runs, ms"
 
 
 def page(result: Result) -> str:
@@ -56,7 +59,9 @@ def table_of(part: Part, group: str) -> Table:
     for measure in dict.fromkeys(each.measure for each in comparisons):
         columns.append((measure, {name: _ratio(found[name], measure) for name in names}))
     columns += [(head, {name: _spent(own[name], phases) for name in names}) for head, phases in SPENT.items()]
+    columns += [(head, {name: _worked(own[name], by) for name in names}) for head, by in WORKED.items()]
     columns += [
+        (NOTHING, {name: _idle(own[name]) for name in names}),
         ("aim", {name: _aim(found[name]) for name in names}),
         ("reached", {name: Value(_reached(found[name])) for name in names}),
         ("loss", {name: _mean([each.loss for each in own[name]]) for name in names}),
@@ -79,7 +84,21 @@ def _ms(samples: Sequence[Sample]) -> Value:
 def _spent(samples: Sequence[Sample], phases: Sequence[str]) -> Value:
     """Milliseconds that a step is in these phases, the mean over the rounds."""
     known = [each.phases for each in samples if each.phases is not None]
-    found = estimate([sum(each.get(name, 0.0) for name in phases) for each in known])
+    return _tenths([sum(each.get(name, 0.0) for name in phases) for each in known])
+
+
+def _worked(samples: Sequence[Sample], by: str) -> Value:
+    """Milliseconds that the processor works in a step, the mean over the rounds."""
+    return _tenths([each.processor[by] for each in samples if each.processor is not None])
+
+
+def _idle(samples: Sequence[Sample]) -> Value:
+    """Milliseconds of a step in which none of the process's threads runs, on one core."""
+    return _tenths([each.ms - sum(each.processor.values()) for each in samples if each.processor is not None])
+
+
+def _tenths(values: Sequence[float]) -> Value:
+    found = estimate(values)
     return Value(None if found is None else found.mean, TENTHS)
 
 

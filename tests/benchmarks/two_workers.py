@@ -18,7 +18,7 @@ from statistics import harmonic_mean, mean
 from typing import Any, Final, NamedTuple
 
 from experiments.util.words import listed
-from tests.benchmarks.engine import Alone, by_the_engine, compute_as_a_rank, opened
+from tests.benchmarks.engine import Alone, ProcessorTime, by_the_engine, compute_as_a_rank, opened
 from tests.benchmarks.links import LOOPBACK, RATE, Place, limited_link, why_no_limit
 from tests.benchmarks.plain_ddp import by_plain_ddp
 from tests.benchmarks.plan import Plan, in_turns
@@ -27,7 +27,7 @@ from tests.benchmarks.side_by_side import FORK, side_by_side
 from tests.benchmarks.tables import said
 from tests.rank_processes import rank_variables
 from training.distributed.collective import join, leave, wait_for_all
-from training.spec import PHASES, Work
+from training.spec import Work
 from training.util.network import free_port
 from training.weights import weights_digest
 
@@ -53,6 +53,7 @@ class Trained(NamedTuple):
 
     step_seconds: list[float]  # of those that count
     phases: dict[str, float]  # seconds of those steps; empty: not known
+    processor: ProcessorTime | None  # of those steps
     weights: str  # their digest
 
 
@@ -167,12 +168,13 @@ def _trained(data: Path, work: Work, session: Alone, ready: Callable[[], object]
     first = _first_that_counts(work)
     training = by_the_engine(opened(work, data), session, ready, first)
     counted = list(training.step_seconds)[first:]
-    return Trained(counted, session.phases, weights_digest(training.model.state_dict()))
+    weights = weights_digest(training.model.state_dict())
+    return Trained(counted, session.phases, session.processor, weights)
 
 
 def _plainly(data: Path, work: Work, session: Alone) -> Trained:
     seconds, model = by_plain_ddp(opened(work, data), session)
-    return Trained(seconds[_first_that_counts(work) :], {}, weights_digest(model.state_dict()))
+    return Trained(seconds[_first_that_counts(work) :], {}, None, weights_digest(model.state_dict()))
 
 
 def _first_that_counts(work: Work) -> int:
@@ -195,17 +197,19 @@ def _of_all(found: Sequence[Trained]) -> dict[str, Any]:
     digests = {each.weights for each in found}
     if len(digests) > 1:
         raise RuntimeError("Two workers ended the same training with different weights.")
-    by_worker = [
-        {name: 1000 * seconds / len(each.step_seconds) for name, seconds in each.phases.items()}
-        for each in found
-    ]
-    names = {name for each in by_worker for name in each}
-    phases = {name: mean(each.get(name, 0.0) for each in by_worker) for name in PHASES if name in names}
+    steps = len(found[0].step_seconds)
     return {
         "ms": 1000 * harmonic_mean([mean(each.step_seconds) for each in found]),
-        "phases": phases or None,
+        "phases": _ms_a_step([each.phases for each in found], steps),
+        "processor": _ms_a_step([each.processor._asdict() for each in found if each.processor], steps),
         "weights": digests.pop(),
     }
+
+
+def _ms_a_step(seconds: Sequence[Mapping[str, float]], steps: int) -> dict[str, float] | None:
+    """Milliseconds a step, as a mean over the workers; None: nothing is known."""
+    names = dict.fromkeys(name for each in seconds for name in each)
+    return {name: 1000 * mean(each.get(name, 0.0) for each in seconds) / steps for name in names} or None
 
 
 def _compared(samples: Sequence[Sample]) -> Iterator[Comparison]:

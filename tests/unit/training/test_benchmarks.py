@@ -164,8 +164,10 @@ def test_two_workers_are_set_beside_one_and_beside_two_that_exchange_nothing(pre
     assert by_name[two_workers.WAITING].ms >= by_name[two_workers.CEILING].ms
     for each in part.samples:
         if each.name in (two_workers.PLAIN, two_workers.WAITING):
-            assert each.phases is None
+            assert each.phases is None and each.processor is None
             continue
+        assert each.processor is not None and each.processor["training"] > 0
+        assert sum(each.processor.values()) <= 1.5 * each.ms
         assert each.phases is not None and sum(each.phases.values()) == pytest.approx(each.ms, rel=0.5)
         assert (each.phases.get("exposed_sync", 0.0) > 0) == (each.group != two_workers.BY_THEMSELVES)
     shares = [each for each in part.comparisons if each.measure == two_workers.SHARE]
