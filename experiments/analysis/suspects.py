@@ -36,11 +36,15 @@ from training.spec import Conditions
 
 Kind = Literal["training", "simulated", "script"]
 KINDS: Final[tuple[Kind, ...]] = ("training", "simulated", "script")  # never in one sum
-Doubt = Unlike | Literal["workers", "nothing evaluated", "one stack", "unsettled", "unequal", "mixed"]
+Doubt = (
+    Unlike
+    | Literal["workers", "nothing evaluated", "one stack", "unsettled", "unequal", "mixed", "processor"]
+)
 RELEASE: Final = "release"  # as a factor: the dissertation's of a stack, against the one that the cluster has
 OPTIONS: Final = {"--lines": "printed_lines"}  # of scripts, by the name of the condition that is the same
 IN_EPOCHS: Final = (STEPS, "evaluation")  # parts that grow with the work
 ONCE_AN_EPOCH: Final = ("loader_start",)  # conditions whose cost comes as an epoch begins
+OF_THE_PROCESSOR: Final = ("threads",)  # conditions by which a processor trains faster, but no GPU
 
 
 @dataclass(frozen=True)
@@ -181,7 +185,7 @@ def _of_recipe(recipe: Recipes, figures: Figures, workers: Collection[int]) -> I
             on_baseline=effect.on_baseline,
             samples=_samples(there, figures),
             steps=_steps(there, figures),
-            doubt=_doubt(there, figures, workers) or ("mixed" if effect.factor in recipe.mixed else None),
+            doubt=_doubt(there, figures, workers) or _of_a_factor(effect.factor, recipe, there, figures),
             noise=effect.more_on_other.floor or 0.0,
         )
 
@@ -313,6 +317,16 @@ def _doubt(cells: Sequence[Cell], figures: Figures, workers: Collection[int]) ->
             return "workers"
         if not samples_a_step(specification).evaluated:
             return "nothing evaluated"
+    return None
+
+
+def _of_a_factor(factor: str, recipe: Recipes, cells: Sequence[Cell], figures: Figures) -> Doubt | None:
+    """Why what a factor costs is not what it cost in the dissertation, whose GPUs trained."""
+    if factor in recipe.mixed:
+        return "mixed"
+    trained_by = cells[0].records[0].specification.conditions.device
+    if factor in OF_THE_PROCESSOR and kind_of(figures) == "training" and trained_by == "cpu":
+        return "processor"
     return None
 
 

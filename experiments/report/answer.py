@@ -62,6 +62,7 @@ DOUBTS: Final[dict[Doubt, str]] = {
     "unsettled": "no: the dissertation says both",
     "unequal": "no: equal work ended with other weights",
     "mixed": "no: it is mixed with what two other factors do together",
+    "processor": "no: it changes how fast the processor trains, and the dissertation's GPUs trained",
 }
 
 

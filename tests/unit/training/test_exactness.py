@@ -163,3 +163,32 @@ def test_every_launcher_gives_the_same_weights(
     found = [load(out / f"rank-{rank}.json") for rank in (0, 1)]
     assert [rank["local_rank"] for rank in found] == [0, 1]
     assert all(rank["phases"]["exposed_sync"] > 0 for rank in found)
+
+
+@pytest.mark.parametrize(
+    ("workers", "changes", "of_losses"),
+    [
+        (1, {"optimiser_implementation": "foreach"}, 1e-6),
+        (1, {"optimiser_implementation": "for_loop"}, 1e-6),
+        (2, {"gradient_sync": "fp16"}, 1e-4),
+        (2, {"gradient_sync": "bf16"}, 1e-3),
+        (2, {"gradient_sync": "powersgd"}, 1e-2),
+    ],
+)
+def test_settings_that_change_rounding_train_as_plain_ones_do(
+    run: Run, datasets: Datasets, workers: int, changes: dict[str, Any], of_losses: float
+) -> None:
+    """Over 20 steps without dropout; gradients are sent in 16 bits, or, by PowerSGD, in part."""
+    data = data_spec(train=40)
+    prepared = datasets(data)
+    digests, losses = [], []
+    for changed in ({}, changes):
+        settings: dict[str, Any] = {"workers": workers, "batch_per_worker": 8 // workers, "epochs": 4}
+        spec = run_spec(prepared, data, model=TINY | {"dropout": 0.0}, **settings | changed)
+        out, statuses = run(spec, prepared.path)
+        assert statuses == [0] * workers
+        result = load(out / "result.json")
+        digests.append(result["weights_digest"])
+        losses.append([epoch["train_loss"] for epoch in result["epochs"]])
+    assert digests[0] != digests[1]
+    assert losses[1] == pytest.approx(losses[0], rel=of_losses)

@@ -16,13 +16,13 @@ from experiments.analysis.answer import Answer, answers, bounds, explained, unex
 from experiments.analysis.suspects import Suspect
 from experiments.campaign.plan import PlannedRun
 from experiments.records.record import Record
-from tests.unit.experiments.analysis.test_factors import TWO
 from tests.unit.experiments.analysis.test_figures import of_specification
 from tests.unit.experiments.made_up_records import campaign, record, spec
 from training.spec import RunSpec
 
 Takes = Callable[[str, dict[str, Any]], float]
 Axes = Mapping[str, Sequence[Any]]
+TWO: Final[dict[str, Sequence[Any]]] = {"allocator": ["tuned", "stock"], "reporting": ["epoch", "step"]}
 EVEN: Final = {"train": 4000, "validation": 4000, "seed": 1, "max_length": 128}  # as the dissertation's
 
 
@@ -92,7 +92,7 @@ def test_what_a_stack_adds_and_pays_more_is_taken_from_what_the_dissertation_saw
     found = of_spark(analysed(tmp_path, costs(30, 20)))
     assert found.baseline == "ddp" and set(found.published.step_ms) == {1, 2}
     counted = found.counted("training")
-    assert names(counted) == ["", "reporting", "threads"]
+    assert names(counted) == ["", "allocator", "reporting"]
     total = explained(counted)
     assert total.mean == pytest.approx(50, abs=3) and total.low < 50 < total.high
     left = unexplained(found.published.step_ms, counted)
@@ -109,11 +109,24 @@ def test_of_two_campaigns_the_sharper_one_counts_and_of_two_values_the_costlier(
         assert len(found.steps) == 6 and len(counted) == 3
         assert max(each.high - each.low for each in counted) < 3
 
-    def threads(stack: str, given: dict[str, Any]) -> float:
-        return 500 + {1: 0, 2: 5, 4: 40}[given["threads"]] * (stack == "spark")
+    def lines(stack: str, given: dict[str, Any]) -> float:
+        return 500 + {0: 0, 1: 5, 9: 40}[given["printed_lines"]] * (stack == "spark")
 
-    several = of_spark(analysed(tmp_path / "several", threads, {"threads": [1, 2, 4]}))
-    assert [each.value for each in several.counted("training") if each.factor] == [4]
+    several = of_spark(analysed(tmp_path / "several", lines, {"printed_lines": [0, 1, 9]}))
+    assert [each.value for each in several.counted("training") if each.factor] == [9]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_threads_count_where_the_processor_only_feeds_the_training(tmp_path: Path, device: str) -> None:
+    axes, doubt = {"threads": [1, 2]}, {"cpu": "processor", "cuda": None}[device]
+    of_training = analysed(tmp_path / "a", costs(30), axes, conditions={"device": device})
+    waits = analysed(tmp_path / "b", costs(30), axes, work={"simulated_step_ms": 43.5})
+    found = of_spark(of_training, waits)
+    assert {(each.kind, each.factor): each.doubt for each in found.steps if each.factor} == {
+        ("training", "threads"): doubt,
+        ("simulated", "threads"): None,
+    }
+    assert names(found.counted("training")) == ([""] if doubt else ["", "threads"])
 
 
 def test_a_campaign_without_factors_tells_of_the_stack_itself(tmp_path: Path) -> None:
@@ -263,12 +276,12 @@ def test_pairs_that_end_with_other_weights_say_nothing(tmp_path: Path) -> None:
 
 def test_what_a_small_fraction_mixes_is_shown_and_not_counted(tmp_path: Path) -> None:
     def half(given: dict[str, Any]) -> bool:
-        high = [given["threads"] == 2, given["reporting"] == "step", given["printed_lines"] == 1]
+        high = [given["allocator"] == "stock", given["reporting"] == "step", given["printed_lines"] == 1]
         return high.count(True) % 2 == 0
 
     found = of_spark(analysed(tmp_path, costs(30, 20), TWO | {"printed_lines": [0, 1]}, keep=half))
     assert {each.factor: each.doubt for each in found.steps} == {
-        "": None, "threads": "mixed", "reporting": "mixed", "printed_lines": "mixed",
+        "": None, "allocator": "mixed", "reporting": "mixed", "printed_lines": "mixed",
     }  # fmt: skip
     assert names(found.counted("training")) == [""]
 
@@ -287,7 +300,7 @@ def test_where_rank_0_was_is_shown_of_every_stack_and_not_counted(tmp_path: Path
 
 def test_what_a_stack_alone_had_may_be_measured_on_the_baseline(tmp_path: Path) -> None:
     def step_ms(_: str, given: dict[str, Any]) -> float:
-        return 500.0 - 7 * (given["runtime"] == "native")
+        return 493.0 if given["runtime"] == "native" else 500.0
 
     runs = analysed(tmp_path, step_ms, {"runtime": ["stack", "native"]}, stacks=["ddp"])
     (step,) = of_spark(runs).counted("training")
@@ -323,5 +336,5 @@ def test_the_dissertations_release_counts_as_its_stack(tmp_path: Path) -> None:
 def test_a_factor_that_the_stack_itself_was_measured_with_is_not_added_again(tmp_path: Path) -> None:
     reporting = analysed(tmp_path / "reporting", costs(50), {}, conditions={"reporting": "step"})
     both = of_spark(reporting, analysed(tmp_path / "both", costs(30, 20), noise_ms=9.0))
-    assert names(both.counted("training")) == ["", "threads"]
+    assert names(both.counted("training")) == ["", "allocator"]
     assert both.counted("training")[0].more.mean == pytest.approx(50, abs=1)

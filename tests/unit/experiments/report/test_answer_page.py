@@ -32,7 +32,7 @@ def page(folder: Path, *analyses: Analysis) -> str:
 def test_the_page_says_how_much_is_left_or_that_it_cannot(tmp_path: Path) -> None:
     text = page(tmp_path / "little", analysed(tmp_path, costs(1)))
     assert re.search(r"So at least 11\d ms of a step there have a cause that was not measured here", text)
-    assert "2 factors" in text and "| threads | 2 | 1 | made | spark | 2 | 5 | 32 | 32 | " in text
+    assert "2 factors" in text and "| allocator | stock | tuned | made | spark | 2 | 5 | 32 | 32 | " in text
     assert "No run here says anything about such a step." in text
     assert (
         "| the dissertation's overhead |  |  |  | spark | 1 to 2 |  | 32 | 32 |  | +115.8 to +120.2 |" in text
@@ -41,7 +41,7 @@ def test_the_page_says_how_much_is_left_or_that_it_cannot(tmp_path: Path) -> Non
     much = analysed(tmp_path / "much", costs(100, 30), noise_ms=9.0)
     text = page(tmp_path / "out", much)
     assert "That is not sharp enough to say that anything is left." in text
-    assert re.search(r"by itself, at most: .*threads 2 \(\d+\.\d ms\)", text)
+    assert re.search(r"by itself, at most: .*allocator stock \(\d+\.\d ms\)", text)
     assert re.search(
         r"For the stack itself it takes \d+\.\d to \d+\.\d ms more, which could be all of it\.", text
     )
