@@ -15,12 +15,20 @@ LEVELS: Final = 2**16
 def draw_16_bits(network: torch.nn.Module) -> int:
     """Have every `torch.nn.Dropout` of a network draw 16 bits for each number, from now on.
 
-    Its probability is rounded to a multiple of 1/65,536, and what is kept is scaled for that one. Dropout
-    that is no such module, as that inside of torch's attention, stays as it is.
+    Its probability is rounded to a multiple of 1/65,536, and what is kept is scaled for that one, in the
+    type of what it drops from. Dropout that is no such module, as that inside of torch's attention, stays as
+    it is.
 
     Returns the number of modules that drop anything.
     """
-    found = [each for each in network.modules() if type(each) is torch.nn.Dropout and each.p]
+    # Of attention by transformers' interface (it has `is_causal`), torch reads the probability alone.
+    attention = [each for each in network.modules() if hasattr(each, "is_causal")]
+    only_read = {id(getattr(each, "dropout", None)) for each in attention}
+    found = [
+        each
+        for each in network.modules()
+        if type(each) is torch.nn.Dropout and each.p and id(each) not in only_read
+    ]
     for module in found:
         module.__class__ = _Of16Bits
     return len(found)

@@ -80,9 +80,12 @@ def test_training_differs_in_the_draws_alone(run: Run, datasets: Datasets) -> No
         assert mine["train_loss"] == pytest.approx(other["train_loss"], rel=0.02)
 
 
-def test_where_nothing_is_dropped_it_is_refused(datasets: Datasets, tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_attention", [0.0, 0.1])
+def test_where_no_module_drops_anything_it_is_refused(
+    datasets: Datasets, tmp_path: Path, in_attention: float
+) -> None:
     prepared = datasets(data_spec())
-    model: dict[str, Any] = TINY | {"dropout": 0.0}
+    model: dict[str, Any] = TINY | {"dropout": 0.0, "attention_dropout": in_attention}
     work = run_spec(prepared, data_spec(), model=model, dropout_draws="16_bit").work
     with pytest.raises(WorkloadError, match=r"^The model of text-classification drops nothing by .*leave it"):
         open_workload(work, prepared.path, Conditions(), tmp_path).model()

@@ -73,7 +73,7 @@ class TextClassification(Workload):
 
     @property
     def _multiple(self) -> int:
-        """How many tokens packed texts are a multiple of: in bf16 oneDNN, on a CPU, compiles for each shape."""
+        """Packed tokens are a multiple of this: in bf16 oneDNN, on a CPU, compiles for each shape."""
         return ROUNDED_TO if self.work.precision == "bf16" and self.conditions.device == "cpu" else 1
 
     def lengths(self) -> torch.Tensor:
