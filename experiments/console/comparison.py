@@ -103,8 +103,10 @@ def compare(screen: Screen, first: Campaign, second: Campaign, limits: Limits) -
             screen.line(
                 f"Within {side.upper()}, launches on {listed(between.sides)} differ in "
                 f"{counted(len(between.differing), 'thing')} that ranks noted (the same: {between.same}). "
-                "The report and --json list them."
+                "The report and --json have their values."
             )
+            for group in dict.fromkeys(item.group for item in between.differing):
+                screen.line(f"  {group}: {', '.join(_names(between, group))}")
     broken = [(change, limits.broken_by(change)) for change in found.changes]
     for change, faults in broken:
         for fault in faults:
@@ -144,6 +146,11 @@ def compare(screen: Screen, first: Campaign, second: Campaign, limits: Limits) -
     }
     failed = any(faults for _, faults in broken) or (limits.any and bool(found.unpaired))
     return int(failed), content
+
+
+def _names(between: LaunchDifferences, group: str) -> list[str]:
+    """Of what differs in a group."""
+    return [item.name for item in between.differing if item.group == group]
 
 
 def _launches(first: Campaign, second: Campaign) -> dict[str, LaunchDifferences]:

@@ -180,9 +180,9 @@ def test_the_command_says_what_launches_differ_in_between_stacks(
     said = " ".join(capsys.readouterr().out.split())
     for side in ("A", "B"):
         assert (
-            f"Within {side}, launches on ddp and spark differ in 1 thing that ranks noted (the same: 1)."
-            in said
-        )
+            f"Within {side}, launches on ddp and spark differ in 1 thing that ranks noted (the same: 1). "
+            "The report and --json have their values. environment: LANG"
+        ) in said
     assert main(["compare", folder, folder, "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["launches_between_stacks"]
     assert [(each["campaign"], each["stack"], each["values"]) for each in found] == [
