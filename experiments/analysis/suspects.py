@@ -223,12 +223,11 @@ def _alone(analysis: Analysis, stack: str) -> Iterator[_Alone]:
         else set()
     )
     known = [cell for cell in figures.cells if cell.train_s is not None and REPETITION not in cell.settings]
-    both = any(cell.stack in family for cell in known)
     for cell in known:
-        if cell.stack not in family and (cell.stack != baseline or both):
+        if cell.stack not in (*family, baseline):
             continue
-        changed = _changed(cell, figures)
-        if len(changed) == 1 and (cell.stack, *changed) not in against:
+        changed, measured_on = _changed(cell, figures), family if cell.stack == baseline else [cell.stack]
+        if len(changed) == 1 and not any((each, *changed) in against for each in measured_on):
             ((factor, first),) = changed.items()
             base, value = sibling(known, cell, **{factor: first}), cell.axes[factor]
             doubt, sign = _had(there, stack, factor, value), 1

@@ -302,11 +302,15 @@ def test_what_a_stack_alone_had_may_be_measured_on_the_baseline(tmp_path: Path) 
     def step_ms(_: str, given: dict[str, Any]) -> float:
         return 493.0 if given["runtime"] == "native" else 500.0
 
-    runs = analysed(tmp_path, step_ms, {"runtime": ["stack", "native"]}, stacks=["ddp"])
+    axes = {"runtime": ["stack", "native"]}
+    runs = analysed(tmp_path / "a", step_ms, axes, stacks=["ddp"])
     (step,) = of_spark(runs).counted("training")
     assert (step.stack, step.factor, step.value) == ("ddp", "runtime", "native")
     assert step.more.mean == pytest.approx(-7, abs=1)  # of DDP without its container, as Spark has none
     assert of_stack("determined", runs).steps == []
+    # Where the other stack was measured with the factor, too, the two are compared.
+    both = of_spark(analysed(tmp_path / "b", step_ms, axes))
+    assert [each.stack for each in both.steps if each.factor] == ["spark"]
 
 
 def releases(stack: str, given: dict[str, Any]) -> float:
