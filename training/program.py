@@ -23,7 +23,7 @@ from training.errors import ProgramError, Stopped
 from training.metrics.gpu import start_sampling, stop_sampling
 from training.registry import load_for
 from training.session import RankStatus, Session
-from training.spec import PHASES
+from training.spec import PHASES, Conditions
 from training.util.files import write_json
 from training.util.network import free_port
 
@@ -99,6 +99,7 @@ def run_program(given: Assignment) -> None:
         program,
         out / EVENTS.format(rank=session.rank),
         meeting,
+        given.spec.conditions,
         session,
         peers.status,
         lambda pid: note_census(given, session.rank, pid),
@@ -141,6 +142,7 @@ def _run(
     program: Program,
     events: Path,
     meeting: Meeting | None,
+    conditions: Conditions,
     session: Session,
     status: RankStatus,
     take_census: Callable[[int], object],
@@ -153,7 +155,8 @@ def _run(
     began, said = time.perf_counter(), _Said()
     events.unlink(missing_ok=True)  # of an earlier attempt
     read = _reader(events)
-    with _started(program, events, meeting) as process:
+    unbuffered = conditions.script_output == "unbuffered"
+    with _started(program, events, _environment(meeting, unbuffered=unbuffered)) as process:
         while (code := process.poll()) is None and not session.should_stop():
             reported = read()
             _take(reported, said, session, began)
@@ -173,7 +176,9 @@ def _run(
 
 
 @contextmanager
-def _started(program: Program, events: Path, meeting: Meeting | None) -> Iterator[subprocess.Popen[bytes]]:
+def _started(
+    program: Program, events: Path, environment: dict[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
     """The program, which is ended if it still runs at the end; its output is this process's."""
     package, calls = CALLS
     with tempfile.TemporaryDirectory() as folder:
@@ -183,12 +188,11 @@ def _started(program: Program, events: Path, meeting: Meeting | None) -> Iterato
         ):
             text = resources.files(module).joinpath(file).read_text(encoding="utf-8")
             Path(folder, name).write_text(text, encoding="utf-8")
-        environment = _environment(meeting) | {
+        environment = environment | {
             "TRAINBED_EVENTS": str(events.absolute()),
             "TRAINBED_PHASES": ",".join(name for name in PHASES if name not in AROUND),
             # Modules are found from where it is started, too, as with PYTHONPATH=. in a project's folder.
             "PYTHONPATH": ":".join(filter(None, (folder, str(program.folder), os.environ.get("PYTHONPATH")))),
-            "PYTHONUNBUFFERED": "1",
         }
         process = subprocess.Popen(
             program.command, cwd=program.folder, env=environment, preexec_fn=_die_with_parent
@@ -199,9 +203,9 @@ def _started(program: Program, events: Path, meeting: Meeting | None) -> Iterato
             _end(process)
 
 
-def _environment(meeting: Meeting | None) -> dict[str, str]:
+def _environment(meeting: Meeting | None, *, unbuffered: bool) -> dict[str, str]:
     """As torchrun gives it; what this package sets for its own loop is not there."""
-    environment = dict(os.environ)
+    environment = os.environ | ({"PYTHONUNBUFFERED": "1"} if unbuffered else {})
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "PYTHONSAFEPATH"):
         environment.pop(name, None)
     if meeting:

@@ -283,7 +283,7 @@ CONDITIONS_OF_THE_LOOP: Final = (
 OF_A_MODEL: Final = ("save", "metrics", "predictions", "scoring", "bits", "compile")
 """Conditions that mean nothing where no model is trained."""
 
-OF_TRAINING: Final = (*CONDITIONS_OF_THE_LOOP, "bits", "data_place")
+OF_TRAINING: Final = (*CONDITIONS_OF_THE_LOOP, "bits", "data_place", "script_output")
 """Conditions that mean nothing where an empty program is started in the place of training."""
 
 
@@ -314,6 +314,7 @@ class Conditions(Settings):
         "loader_workers": None,
         "loader_start": "fork",
         "data_place": "local",
+        "script_output": "unbuffered",
         "save": "none",
         "deterministic": True,
         "metrics": [],
@@ -366,6 +367,8 @@ class Conditions(Settings):
     loader_start: Literal["fork", "spawn"] = "fork"
     # Where ranks read the prepared data set: on their node's own disk, or on the nodes' shared storage.
     data_place: Literal["local", "shared"] = "local"
+    # Of a script: each line reaches the log at once, or when the stack's launch has it do so.
+    script_output: Literal["unbuffered", "stack"] = "unbuffered"
     # The inventory's last worker gets this share of the processor time that a run's threads can use there.
     slow_worker: float | None = Field(default=None, gt=0, lt=1)
     # master: beside the stacks' services; worker: the master takes no part; any: where the plan puts it.
@@ -468,6 +471,11 @@ class RunSpec(Settings):
                     "conditions.program: empty stands beside training whose first and last step are known, "
                     f"and {self.work.data.name} has a loop of its own; leave it out"
                 )
+        elif self.conditions.script_output != "unbuffered":
+            raise ValueError(
+                f"conditions.script_output: {self.conditions.script_output} is of scripts, and "
+                f"{self.work.workload} is none; leave it out"
+            )
         if self.work.simulated_step_ms is not None:
             usual = Conditions()
             for name in OF_A_MODEL:

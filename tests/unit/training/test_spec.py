@@ -108,6 +108,8 @@ def test_a_condition_that_came_later_changes_a_digest_only_where_it_is_used() ->
     assert "startup_hook: " in complaint(Conditions, {"startup_hook": "always"})
     assert "libraries: " in complaint(Conditions, {"libraries": "old"})
     assert "threads" in complaint(Conditions, {"threads": "all"})
+    said = complaint(RunSpec, {"stack": "ddp", "work": WORK, "conditions": {"script_output": "stack"}})
+    assert "script_output: stack is of scripts, and text-classification is none" in said
     for needing in ({"slow_worker": 0.5}, {"tokenizing": "in_run"}):
         assert "which threads: stack leaves open" in complaint(Conditions, {"threads": "stack"} | needing)
 

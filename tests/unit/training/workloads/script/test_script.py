@@ -98,6 +98,21 @@ def test_a_script_runs_as_it_is(tmp_path: Path, workers: int) -> None:
     assert not list(out.glob("error-*"))
 
 
+@pytest.mark.parametrize(("output", "found"), [("unbuffered", "1"), ("stack", None)])
+def test_its_output_is_buffered_as_the_launch_has_it_if_a_run_asks_for_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, found: str | None
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+    (tmp_path / "show.py").write_text("import os\nprint('has', os.environ.get('PYTHONUNBUFFERED'))\n")
+    asked = asked_for("show.py")
+    prepared = prepare(asked, Place(tmp_path), tmp_path / "data")
+    fields = run_on(asked, prepared).model_dump() | {"conditions": {"script_output": output}}
+    process = launched(RunSpec.model_validate(fields), prepared, tmp_path / "run")
+    said, _ = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0, said
+    assert f"has {found}\n" in said
+
+
 def test_its_calls_give_metrics_phases_and_a_digest(tmp_path: Path) -> None:
     asked = asked_for("reporting.py", "beside")
     prepared = prepare(asked, Place(HERE), tmp_path / "data")
