@@ -23,7 +23,7 @@ from training.errors import ProgramError, Stopped
 from training.metrics.gpu import start_sampling, stop_sampling
 from training.registry import load_for
 from training.session import RankStatus, Session
-from training.spec import PHASES, Conditions
+from training.spec import PHASES
 from training.util.files import write_json
 from training.util.network import free_port
 
@@ -98,8 +98,7 @@ def run_program(given: Assignment) -> None:
     said, train_s = _run(
         program,
         out / EVENTS.format(rank=session.rank),
-        meeting,
-        given.spec.conditions,
+        _environment(meeting, unbuffered=given.spec.conditions.script_output == "unbuffered"),
         session,
         peers.status,
         lambda pid: note_census(given, session.rank, pid),
@@ -141,8 +140,7 @@ def run_program(given: Assignment) -> None:
 def _run(
     program: Program,
     events: Path,
-    meeting: Meeting | None,
-    conditions: Conditions,
+    environment: dict[str, str],
     session: Session,
     status: RankStatus,
     take_census: Callable[[int], object],
@@ -155,8 +153,7 @@ def _run(
     began, said = time.perf_counter(), _Said()
     events.unlink(missing_ok=True)  # of an earlier attempt
     read = _reader(events)
-    unbuffered = conditions.script_output == "unbuffered"
-    with _started(program, events, _environment(meeting, unbuffered=unbuffered)) as process:
+    with _started(program, events, environment) as process:
         while (code := process.poll()) is None and not session.should_stop():
             reported = read()
             _take(reported, said, session, began)

@@ -64,8 +64,8 @@ def table_of(part: Part, group: str) -> Table:
         (NOTHING, {name: _idle(own[name]) for name in names}),
         ("aim", {name: _aim(found[name]) for name in names}),
         ("reached", {name: Value(_reached(found[name])) for name in names}),
-        ("loss", {name: _mean([each.loss for each in own[name]]) for name in names}),
-        ("accuracy", {name: _mean([each.accuracy for each in own[name]]) for name in names}),
+        ("loss", {name: _mean([each.loss for each in own[name]], QUALITY) for name in names}),
+        ("accuracy", {name: _mean([each.accuracy for each in own[name]], QUALITY) for name in names}),
         ("weights", {name: Value(_weights(own[name])) for name in names}),
     ]
     shown = [
@@ -84,22 +84,18 @@ def _ms(samples: Sequence[Sample]) -> Value:
 def _spent(samples: Sequence[Sample], phases: Sequence[str]) -> Value:
     """Milliseconds that a step is in these phases, the mean over the rounds."""
     known = [each.phases for each in samples if each.phases is not None]
-    return _tenths([sum(each.get(name, 0.0) for name in phases) for each in known])
+    return _mean([sum(each.get(name, 0.0) for name in phases) for each in known], TENTHS)
 
 
 def _worked(samples: Sequence[Sample], by: str) -> Value:
     """Milliseconds that the processor works in a step, the mean over the rounds."""
-    return _tenths([each.processor[by] for each in samples if each.processor is not None])
+    return _mean([each.processor[by] for each in samples if each.processor is not None], TENTHS)
 
 
 def _idle(samples: Sequence[Sample]) -> Value:
     """Milliseconds of a step in which none of the process's threads runs, on one core."""
-    return _tenths([each.ms - sum(each.processor.values()) for each in samples if each.processor is not None])
-
-
-def _tenths(values: Sequence[float]) -> Value:
-    found = estimate(values)
-    return Value(None if found is None else found.mean, TENTHS)
+    known = [each.ms - sum(each.processor.values()) for each in samples if each.processor is not None]
+    return _mean(known, TENTHS)
 
 
 def _ratio(found: Sequence[Comparison], measure: str) -> Value:
@@ -121,9 +117,9 @@ def _with_aim(found: Sequence[Comparison]) -> Comparison | None:
     return next((each for each in found if each.aim is not None), None)
 
 
-def _mean(values: Sequence[float | None]) -> Value:
+def _mean(values: Sequence[float | None], how: Format) -> Value:
     found = estimate([each for each in values if each is not None])
-    return Value(None if found is None else found.mean, QUALITY)
+    return Value(None if found is None else found.mean, how)
 
 
 def _weights(samples: Sequence[Sample]) -> str | None:

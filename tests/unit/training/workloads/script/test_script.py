@@ -21,7 +21,7 @@ from training import program
 from training.data.prepare import Place, Prepared, prepare
 from training.errors import DataError
 from training.session import RankStatus, Session
-from training.spec import Conditions, DataSpec, RunSpec
+from training.spec import DataSpec, RunSpec
 from training.util.network import free_port
 from training.weights import weights_digest
 
@@ -202,7 +202,7 @@ def test_a_program_is_looked_at_once(
     seen: list[int] = []
     given = program.Program("x", (sys.executable, "-c", words), tmp_path)
     said, _ = program._run(
-        given, tmp_path / "events", None, Conditions(), cast(Session, Alone()), RankStatus(), seen.append
+        given, tmp_path / "events", dict(os.environ), cast(Session, Alone()), RankStatus(), seen.append
     )
     assert (len(seen), said.seen) == (times, times == 1)
 
