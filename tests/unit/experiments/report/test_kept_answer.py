@@ -29,6 +29,7 @@ RUNS = {
     "equal-speed": 30,
     "launch": 110,
     "threads": 65,
+    "threads-simulated": 45,
 }
 OF_SPEED = {"fast": 90, "growth": 63}
 
