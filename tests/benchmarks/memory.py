@@ -25,7 +25,7 @@ from experiments.report.formats import GROUPED, PERCENT, RATIO, TENTHS, Value, n
 from experiments.report.tables import Table, columns
 from tests.benchmarks.bert import SHAPES, Case, Shape, work_of
 from tests.benchmarks.machine import described
-from tests.benchmarks.memory_case import Question, answer
+from tests.benchmarks.memory_case import STEPS, Question, answer
 from tests.benchmarks.pages import machine_table, markdown
 from tests.benchmarks.side_by_side import side_by_side
 from training.errors import DataError
@@ -46,6 +46,10 @@ COMPARED: Final = (
     Case("base", 128, 2),
     Case("tiny", 128, 32, workers=2),
     Case("tiny", 128, 32, workers=2, gradient_sync="rows"),
+    Case("tiny", 128, 32, skipping=True),
+    Case("tiny", 512, 32, skipping=True),
+    Case("tiny", 128, 32, skipping=True, fast_dropout=True, bf16=True),
+    Case("tiny", 512, 32, skipping=True, fast_dropout=True, bf16=True),
 )
 """Whose peak is compared with a plain loop's."""
 
@@ -79,12 +83,13 @@ also holds the gradients of the parts before it; in such parts a batch may be as
 what a run that is short of memory advises. After the semicolon: the largest batch by arithmetic, without
 what lives inside operators."""
 BESIDE: Final = """\
-Peak of a whole process in MiB after three steps. The libraries are included, and are the same in all. The
-plain loop is as in PyTorch's tutorials, with the same model, batches and optimiser; with two workers it is
-DistributedDataParallel as it comes, and the peak is that of the worker with the higher one. *Tuned* is
-the allocator as runs have it (`allocator: tuned`, which keeps freed memory); the others have the C
-library's own. What is kept lies in blocks of sizes that were asked for before, so a process holds more than
-it uses, the more the longer the samples are."""
+Peak of a whole process in MiB after {steps} steps. The libraries are included, and are the same in all. The
+plain loop is as in PyTorch's tutorials, with the same batches and optimiser, and the same model but for
+settings that the first column names; with two workers it is DistributedDataParallel as it comes, and the peak
+is that of the worker with the higher one. *Tuned* is the allocator as runs have it (`allocator: tuned`,
+which keeps freed memory); the others have the C library's own. The last column is of the larger one. What is
+kept lies in blocks of sizes that were asked for before, so a process holds more than it uses, the more the
+longer the samples are."""
 
 
 @dataclass(frozen=True)
@@ -246,7 +251,7 @@ def loops_table(answers: Sequence[Answer]) -> Table:
     )
     return Table(
         "Beside a plain loop",
-        BESIDE,
+        BESIDE.format(steps=number(STEPS)),
         columns("model", *names, "engine, of plain loop", words=("model",)),
         rows,
         after=[verdict],

@@ -9,9 +9,9 @@ import os
 import resource
 import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -25,10 +25,11 @@ from training.distributed.collective import join, leave, wait_for_all
 from training.errors import out_of_memory
 from training.memory import fitting_batch
 from training.metrics.phases import Phases
+from training.spec import Work
 from training.state import Training
 from training.util.process import keep_freed_memory
 
-STEPS: Final = 3  # of the loops that are compared
+STEPS: Final = 60  # of the loops that are compared
 M_MMAP_THRESHOLD: Final = -3  # mallopt(3)
 ONE_BY_ONE: Final = 64 << 10  # bytes; what is smaller shares the heap
 
@@ -300,11 +301,18 @@ def takes_step(training: Training, size: int) -> bool:
     return True
 
 
+def batches(work: Work) -> Iterator[torch.Tensor]:
+    """The samples of each step, int64 [global batch], in a random order that begins anew at its end."""
+    order = torch.randperm(work.data.train, generator=torch.Generator().manual_seed(work.seed))
+    places = torch.arange(STEPS * work.global_batch) % len(order)
+    return iter(order[places].split(work.global_batch))
+
+
 def engine(workload: Bert, memory: Memory, session: Alone) -> dict[str, Any]:
     """The peak of the whole process, with the engine's loop."""
     training = begin(workload, Phases(), session)
-    for _ in range(STEPS):
-        step(training, torch.arange(workload.work.global_batch))
+    for chosen in batches(workload.work):
+        step(training, chosen)
     return {"peak": memory.peak()}
 
 
@@ -318,8 +326,8 @@ def plain_loop(workload: Bert, memory: Memory, session: Alone) -> dict[str, Any]
         network.parameters(), lr=work.learning_rate, weight_decay=work.weight_decay, fused=True
     )
     network.train()
-    for _ in range(STEPS):
-        batch = workload.batch("train", torch.arange(work.batch_per_worker), 1)
+    for chosen in batches(work):
+        batch = workload.batch("train", chosen[session.rank :: session.world_size], 1)
         loss = network(**{name: each.to(device) for name, each in batch.items()}).loss
         loss.backward()
         optimiser.step()
@@ -343,7 +351,8 @@ def answer(question: Question, rank: int = 0, port: int = 0) -> dict[str, Any]:
     device = question.place
     set_allocator(question)
     memory = DeviceMemory(device) if device.type == "cuda" else HostMemory()
-    workload = Bert(question.case, Path(question.data))
+    case = plain(question.case) if question.kind == "plain loop" else question.case
+    workload = Bert(case, Path(question.data))
     workload.batch("train", torch.arange(question.case.batch), 1)  # its pages of the data set are read
     if question.kind in ("parts", "fits"):
         return (parts if question.kind == "parts" else fits)(question, workload, memory)
@@ -355,6 +364,11 @@ def answer(question: Question, rank: int = 0, port: int = 0) -> dict[str, Any]:
     wait_for_all(session)
     leave(session)
     return found
+
+
+def plain(case: Case) -> Case:
+    """The same model and batches, computed as they come."""
+    return replace(case, bf16=False, skipping=False, fast_dropout=False, gradient_sync="dense")
 
 
 def set_allocator(question: Question) -> None:

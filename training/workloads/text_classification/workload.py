@@ -73,8 +73,8 @@ class TextClassification(Workload):
 
     @property
     def _multiple(self) -> int:
-        """Packed tokens are a multiple of this: in bf16 oneDNN, on a CPU, compiles for each shape."""
-        return ROUNDED_TO if self.work.precision == "bf16" and self.conditions.device == "cpu" else 1
+        """Packed tokens are a multiple of this: on a CPU oneDNN compiles for each shape."""
+        return ROUNDED_TO if self.conditions.device == "cpu" else 1
 
     def lengths(self) -> torch.Tensor:
         return torch.from_numpy(self._splits["train"].lengths)
