@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -19,6 +19,8 @@ FACTORS: Final = {"release": "another release"}
 UNEXPLAINED: Final = "unexplained"
 FOUND, NOT_REAL, OPEN, LINE = "#0072b2", "#cc79a7", "#bbbbbb", "#d55e00"  # Okabe and Ito's, and a grey
 INCHES_A_BAR: Final = 0.32
+ROOM: Final = 1.25  # times what is published is shown, so that it does not stand at the edge
+MARGIN: Final = 0.04  # on each side, of what is shown
 PICTURES: Final[dict[Kind, str]] = {
     "training": "answer",
     "simulated": "answer-simulated",
@@ -65,12 +67,27 @@ def _beside(figure: Any, found: Sequence[Answer]) -> None:
             left = unexplained(published, counts)
             rows = [(_label(each), each.measured, FOUND) for each in counts]
             _bars(axes, [*rows, (UNEXPLAINED, left, OPEN)])
+            _show(axes, [each.measured for each in counts], published.values(), (len(rows), left))
             axes.axvspan(min(published.values()), max(published.values()), color=LINE, alpha=0.25)
             axes.axvline(sum(published.values()) / len(published), color=LINE, linewidth=1.2)
         steps.set_title(f"{answer.stack}: ms a step more than {answer.baseline}", loc="left")
         steps.set_xlabel(f"orange: the dissertation {_samples(PUBLISHED)}")
         once.set_title(f"{answer.stack}: seconds more once", loc="left")
         once.set_xlabel("orange: the dissertation")
+
+
+def _show(axes: Any, measured: Iterable[Sum], published: Iterable[float], last: tuple[int, Sum]) -> None:
+    """Show what was measured and published; the last bar's whiskers may go on beyond, to the ends written."""
+    ends = [0.0, *(each * ROOM for each in published)]
+    ends += [end for each in measured for end in (each.low, each.high)]
+    margin = (max(ends) - min(ends)) * MARGIN
+    low, high = min(ends) - margin, max(ends) + margin
+    axes.set_xlim(low, high)
+    at, bar = last
+    if bar.low < low:
+        axes.text(low, at, f" ← {number(bar.low)}", ha="left", va="bottom")
+    if bar.high > high:
+        axes.text(high, at, f"{number(bar.high)} → ", ha="right", va="bottom")
 
 
 def _alone(figure: Any, found: Sequence[Answer], kind: Kind) -> None:

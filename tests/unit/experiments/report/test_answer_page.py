@@ -11,11 +11,15 @@ from pathlib import Path
 import pytest
 
 from experiments.analysis.analysis import Analysis
+from experiments.analysis.answer import answers, unexplained
 from experiments.analysis.dissertation import dissertation
 from experiments.analysis.figures import Figures
 from experiments.cli import main
 from experiments.matrix.loading import load_matrix
 from experiments.report.answer import write_answer
+from experiments.report.answer_plots import answer_drawings
+from experiments.report.formats import number
+from experiments.report.plots import WIDE, figure_of
 from experiments.report.sections.settling import settling_table, settlings
 from experiments.util.paths import REPOSITORY
 from tests.unit.experiments.analysis.test_answer import EVEN, analysed, costs, hook, printing
@@ -45,6 +49,20 @@ def test_the_page_says_how_much_is_left_or_that_it_cannot(tmp_path: Path) -> Non
     assert re.search(
         r"For the stack itself it takes \d+\.\d to \d+\.\d ms more, which could be all of it\.", text
     )
+
+
+def test_the_picture_shows_suspects_and_writes_the_ends_of_what_goes_beyond(tmp_path: Path) -> None:
+    found = answers([analysed(tmp_path, costs(30), noise_ms=60.0)])
+    (at,) = [at for at, each in enumerate(found) if each.stack == "spark"]
+    steps = figure_of(answer_drawings(found)["answer"], WIDE).axes[2 * at]
+    low, high = steps.get_xlim()
+    counted, there = found[at].counted("training"), found[at].published.step_ms
+    assert counted and all(low < each.measured.low and each.measured.high < high for each in counted)
+    assert low < 0 and max(there.values()) < high
+    left = unexplained(there, counted)
+    assert left.low < low and left.high > high, "too sharp for this test"
+    written = {each.get_text().strip() for each in steps.texts}
+    assert written == {f"← {number(left.low)}", f"{number(left.high)} →"}
 
 
 def test_what_could_be_all_of_it_is_said_to_need_more_seeds(tmp_path: Path) -> None:
