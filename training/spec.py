@@ -335,8 +335,8 @@ class Conditions(Settings):
     tokenizing: Literal["before", "in_loop", "in_run"] = "before"
     # False: transformers' tokenizer in Python, where texts become ids in the loop.
     fast_tokenizer: bool = True
-    # Of the fast one in the loop; all: as many as the process has cores, as in code that does not limit them.
-    tokenizer_threads: Literal["one", "all"] = "one"
+    # Of the fast one in the loop; all: as many as the process has cores; stack: as it finds its environment.
+    tokenizer_threads: Literal["one", "all", "stack"] = "one"
     # Of the C library: tuned keeps freed memory for the next step, stock is as people find it.
     allocator: Literal["tuned", "stock"] = "tuned"
     # What the session is told: steps about once a second and the rest once an epoch, or each step at once.
@@ -423,8 +423,11 @@ class Conditions(Settings):
                     f"{name} is of tokenizing: in_loop, and this is tokenizing: {self.tokenizing}; set that, "
                     "or leave it out"
                 )
-        if self.tokenizer_threads == "all" and not self.fast_tokenizer:
-            raise ValueError("tokenizer_threads: all is of the fast tokenizer; the slow one has no threads")
+        if self.tokenizer_threads != "one" and not self.fast_tokenizer:
+            raise ValueError(
+                f"tokenizer_threads: {self.tokenizer_threads} is of the fast tokenizer; the slow one has no "
+                "threads"
+            )
         if self.evaluation == "none":
             asked = [name for name in ("metrics", "predictions") if getattr(self, name)]
             asked += ["save: best"] if self.save == "best" else []

@@ -103,11 +103,11 @@ def _same_texts(workers: Mapping[str, Node], plan: Sequence[PlannedRun]) -> Iter
             doubled[text] = doubled.get(text, 0) + 1
     for text, count in doubled.items():
         yield f"The same on this cluster, so each is made once: {counted(count, 'run')} with {text}."
-    every_core = any(run.specification.conditions.tokenizer_threads == "all" for run in plan)
-    if every_core and all(node.cores == 1 for node in workers.values()):
+    asked = {run.specification.conditions.tokenizer_threads for run in plan} - {"one"}
+    if asked and all(node.cores == 1 for node in workers.values()):
         yield (
-            "Every worker has one core, so tokenizer_threads all is one thread here, as is one: their runs "
-            "are made, and differ in name alone."
+            f"Every worker has one core, so tokenizer_threads {listed(sorted(asked))} is one thread here, as "
+            "is one: their runs are made, and differ in name alone."
         )
 
 

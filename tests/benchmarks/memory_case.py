@@ -305,7 +305,7 @@ def batches(work: Work) -> Iterator[torch.Tensor]:
     """The samples of each step, int64 [global batch], in a random order that begins anew at its end."""
     order = torch.randperm(work.data.train, generator=torch.Generator().manual_seed(work.seed))
     places = torch.arange(STEPS * work.global_batch) % len(order)
-    return iter(order[places].split(work.global_batch))
+    return iter(torch.split(order[places], work.global_batch))
 
 
 def engine(workload: Bert, memory: Memory, session: Alone) -> dict[str, Any]:

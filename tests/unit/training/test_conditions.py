@@ -50,6 +50,7 @@ def test_every_condition_gives_the_same_weights_on_real_reviews(
         ("both", Conditions(tokenizing="in_loop", reporting="step")),
         ("slow", Conditions(tokenizing="in_loop", fast_tokenizer=False)),
         ("threads", Conditions(tokenizing="in_loop", tokenizer_threads="all")),
+        ("stock threads", Conditions(tokenizing="in_loop", tokenizer_threads="stack")),
         ("stock", Conditions(allocator="stock", printed_lines=3)),
         ("evaluate", Conditions(scoring="evaluate")),
     ):
@@ -136,17 +137,18 @@ def test_determineds_master_is_told_at_every_step(
     ("how", "threads"),
     [
         (Tokenizing(), "false"),
-        (Tokenizing(all_threads=True), "true"),
+        (Tokenizing(threads="all"), "true"),
+        (Tokenizing(threads="stack"), "as it was"),
         (Tokenizing(fast=False), "false"),
     ],
-    ids=["fast", "all threads", "slow"],
+    ids=["fast", "all threads", "stock threads", "slow"],
 )
 def test_texts_become_the_same_ids_in_every_way(
     reviews_wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: Tokenizing, threads: str
 ) -> None:
     import torch
 
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "to be replaced")
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "as it was")
     prepared = prepare_texts(REAL, reviews_wheel, tmp_path)
     before = find_splits(prepared.path, prepared.digest)
     in_loop = find_splits(prepared.path, prepared.digest, in_loop=how)
@@ -173,7 +175,7 @@ def test_another_tokenizer_than_berts_has_no_slow_one(tmp_path: Path) -> None:
         slow_encoder(file)
 
 
-@pytest.mark.parametrize("conditions", [{"fast_tokenizer": False}, {"tokenizer_threads": "all"}])
+@pytest.mark.parametrize("conditions", [{"fast_tokenizer": False}, {"tokenizer_threads": "stack"}])
 def test_settings_of_the_tokenizer_are_refused_where_it_does_not_run(
     datasets: Datasets, conditions: dict[str, Any]
 ) -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,7 @@ class Tokenizing:
     """How texts become ids; all ways give the same ids."""
 
     fast: bool = True  # the tokenizer in Rust, or transformers' in Python
-    all_threads: bool = False  # the fast one may use every core that the process may use
+    threads: Literal["one", "all", "stack"] = "one"  # of the fast one; stack: as the process finds it
 
 
 @dataclass(frozen=True)
@@ -47,9 +47,10 @@ class Untokenised:
         Raises:
             DataError: there is no slow tokenizer that does what this one does.
         """
-        # By default without threads: they would take cores from others, and Python's forked data loaders
-        # switch them off in the same way. The variable is read at every call.
-        os.environ["TOKENIZERS_PARALLELISM"] = "true" if how.all_threads else "false"
+        # By default without threads: they would take cores from others, and the tokenizer by itself switches
+        # them off in processes that are forked after it was used. The variable is read at every call.
+        if how.threads != "stack":
+            os.environ["TOKENIZERS_PARALLELISM"] = "true" if how.threads == "all" else "false"
         columns = [batch.column("text") for batch in read_batches(texts)]
         found = columns[0] if len(columns) == 1 else pa.chunked_array(columns)
         encode = fast_encoder(tokenizer) if how.fast else slow_encoder(tokenizer)

@@ -37,7 +37,7 @@ class TextClassification(Workload):
         how = conditions.tokenizing
         tokens = find_tokens(run) if how == "in_run" else None
         threads = conditions.tokenizer_threads
-        in_loop = Tokenizing(conditions.fast_tokenizer, threads == "all") if how == "in_loop" else None
+        in_loop = Tokenizing(conditions.fast_tokenizer, threads) if how == "in_loop" else None
         self._splits = open_splits(dataset, in_loop=in_loop, tokens=tokens)
 
     def build_model(self) -> torch.nn.Module:

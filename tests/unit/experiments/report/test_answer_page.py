@@ -19,7 +19,8 @@ from experiments.matrix.loading import load_matrix
 from experiments.report.answer import write_answer
 from experiments.report.answer_plots import answer_drawings
 from experiments.report.formats import number
-from experiments.report.plots import WIDE, figure_of
+from experiments.report.narrow import WIDE
+from experiments.report.plots import figure_of
 from experiments.report.sections.settling import settling_table, settlings
 from experiments.util.paths import REPOSITORY
 from tests.unit.experiments.analysis.test_answer import EVEN, analysed, costs, hook, printing

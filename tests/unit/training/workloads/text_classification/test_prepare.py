@@ -249,7 +249,7 @@ def test_many_batches_hold_the_same_samples(
     assert [batch.num_rows for batch in batches] == [*[64] * 7, 52]
     assert len(read_batches(many.path / "train.texts.arrow")) > 5
     whole = find_splits(one.path, one.digest)
-    for in_loop in (None, Tokenizing(), Tokenizing(fast=False), Tokenizing(all_threads=True)):
+    for in_loop in (None, Tokenizing(), Tokenizing(fast=False), Tokenizing(threads="all")):
         for name, split in find_splits(many.path, many.digest, in_loop=in_loop).items():
             rows = np.random.default_rng(1).permutation(len(split))
             ours, theirs = split.tokens(rows), whole[name].tokens(rows)
