@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
+from statistics import fmean
 from typing import Any
 
 from experiments.analysis.comparisons import sibling
@@ -45,6 +46,11 @@ class CellToTarget:
     def epochs(self) -> list[int]:
         """The epoch after which each run that reached the target did."""
         return [run.epoch for run in self.runs if run.epoch is not None]
+
+    @property
+    def epoch_s(self) -> float:
+        """Mean seconds of an epoch, with its evaluation, over all epochs of the runs."""
+        return fmean(epoch.seconds for run in self.runs for epoch in run.record.epochs)
 
 
 @dataclass(frozen=True)

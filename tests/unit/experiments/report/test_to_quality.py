@@ -115,6 +115,7 @@ def test_the_table_the_sentence_on_the_epochs_and_the_exported_rows(tmp_path: Pa
     ddp, spark = rows(table)
     assert "The target is accuracy at least 0.75, on the validation split." in table.before
     assert (ddp["runs"], ddp["reached"], ddp["after epoch"]) == ("5", "4", "1 to 3")
+    assert (ddp["an epoch, s"], spark["an epoch, s"]) == ("10.0", "12.0")
     assert (ddp["median, s"], ddp["95 % interval, s"], ddp["over ddp"]) == ("22.0", "at least 12.0", NOTHING)
     assert (spark["median, s"], spark["pairs"], spark["over ddp"]) == ("26.0", "4", "1.179")
     assert spark["verdict"] == "takes longer"
