@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any, Final
 
 import torch
@@ -37,7 +37,7 @@ def counted(training: Training, chosen: torch.Tensor) -> int:
     return int(counter.get_total_flops())
 
 
-def by_arithmetic(model: ScratchModel, lengths: Iterable[int], outputs: int) -> int:
+def by_arithmetic(model: ScratchModel, lengths: Sequence[int], outputs: int, filling: int = 0) -> int:
     """FLOP of the matrix products in a step; the rest of its FLOP is not worth counting.
 
     Attention that drops no weights has a kernel that computes them once more in the backward pass.
@@ -46,18 +46,18 @@ def by_arithmetic(model: ScratchModel, lengths: Iterable[int], outputs: int) -> 
         model: a BERT.
         lengths: tokens that are computed of each sample, padding included.
         outputs: of the classifier.
+        filling: tokens that are no sample's, which products with weights compute and attention does not.
     """
     width, inner = model.hidden, model.intermediate
     head = 2 * width * width + 2 * width * outputs
     again = 1 / 2 / PASSES if model.attention_dropout == 0 else 0
     total = 0.0
-    for tokens in lengths:
-        for layer in range(1, model.layers + 1):
-            alone = layer == model.layers and model.last_layer == "first_token"
-            queries = 1 if alone else tokens
+    for layer in range(1, model.layers + 1):
+        alone = layer == model.layers and model.last_layer == "first_token"
+        for tokens, of_sample in [*((each, True) for each in lengths), (filling, False)]:
+            queries = int(of_sample) if alone else tokens
             keys_and_values = 2 * (2 * tokens * width * width)
             query_and_output = 2 * (2 * queries * width * width)
-            attention = 2 * (2 * queries * tokens * width) * (1 + again)
+            attention = 2 * (2 * queries * tokens * width) * (1 + again) if of_sample else 0
             total += keys_and_values + query_and_output + attention + 2 * (2 * queries * width * inner)
-        total += head
-    return round(PASSES * total)
+    return round(PASSES * (total + head * len(lengths)))

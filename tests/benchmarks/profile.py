@@ -42,6 +42,7 @@ from training.spec import RunSpec
 from training.state import Training
 from training.util.files import write_json
 from training.util.process import keep_freed_memory
+from training.workloads.text_classification.padding import ROUNDED_TO
 
 CLIPPED: Final = 1.0  # the largest norm of a step's gradients
 BATCHES: Final = 8  # of samples, which every round takes
@@ -177,8 +178,8 @@ def measure(case: Case, data: Path, rounds: int = ROUNDS, count: int = BATCHES) 
         {name: sum(seen.calls[name] for seen in fastest) / count for name in ROWS},
         sum(flop.counted(training, chosen) for chosen in taken) / count,
         sum(
-            flop.by_arithmetic(workload.shape, lengths(workload, chosen), workload.outputs)
-            for chosen in taken
+            flop.by_arithmetic(workload.shape, found, workload.outputs, filling(workload, found))
+            for found in (lengths(workload, chosen) for chosen in taken)
         )
         / count,
         sum(each.numel() for each in training.model.parameters()),
@@ -192,6 +193,11 @@ def lengths(workload: Bert, chosen: torch.Tensor) -> list[int]:
         (mask if workload.work.padding == "none" else torch.ones_like(mask)).sum(dim=1).tolist()
     )
     return found
+
+
+def filling(workload: Bert, found: Sequence[int]) -> int:
+    """Tokens that fill up a batch of texts of these lengths."""
+    return -sum(found) % ROUNDED_TO if workload.work.padding == "none" else 0
 
 
 def seconds_of(training: Training, chosen: torch.Tensor) -> float:

@@ -128,7 +128,9 @@ def test_counted_flop_is_that_of_arithmetic(skipping: bool, fast_dropout: bool, 
     chosen = torch.arange(8)
     lengths = benchmark.lengths(workload, chosen)
     assert (max(lengths) <= 16 and len(set(lengths)) > 1) if skipping else lengths == [16] * 8
-    computed = flop.by_arithmetic(workload.shape, lengths, workload.outputs)
+    filling = benchmark.filling(workload, lengths)
+    assert (filling > 0) == skipping
+    computed = flop.by_arithmetic(workload.shape, lengths, workload.outputs, filling)
     assert flop.counted(begin(workload, Phases(), Alone()), chosen) == computed
 
 
