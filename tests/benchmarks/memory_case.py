@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from itertools import chain, count, islice
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -21,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 from tests.benchmarks.bert import Bert, Case, begin, step
 from tests.benchmarks.engine import Alone
 from tests.rank_processes import rank_variables
+from training.data.batches import global_batches, rank_share
 from training.distributed.collective import join, leave, wait_for_all
 from training.errors import out_of_memory
 from training.memory import fitting_batch
@@ -302,10 +304,12 @@ def takes_step(training: Training, size: int) -> bool:
 
 
 def batches(work: Work) -> Iterator[torch.Tensor]:
-    """The samples of each step, int64 [global batch], in a random order that begins anew at its end."""
-    order = torch.randperm(work.data.train, generator=torch.Generator().manual_seed(work.seed))
-    places = torch.arange(STEPS * work.global_batch) % len(order)
-    return iter(torch.split(order[places], work.global_batch))
+    """The samples of each step, int64 [global batch], epoch after epoch."""
+    epochs = (
+        global_batches(work.data.train, work.global_batch, keep_last=False, seed=work.seed, epoch=epoch)
+        for epoch in count(1)
+    )
+    return islice(chain.from_iterable(epochs), STEPS)
 
 
 def engine(workload: Bert, memory: Memory, session: Alone) -> dict[str, Any]:
@@ -327,7 +331,7 @@ def plain_loop(workload: Bert, memory: Memory, session: Alone) -> dict[str, Any]
     )
     network.train()
     for chosen in batches(work):
-        batch = workload.batch("train", chosen[session.rank :: session.world_size], 1)
+        batch = workload.batch("train", rank_share(chosen, session.rank, session.world_size), 1)
         loss = network(**{name: each.to(device) for name, each in batch.items()}).loss
         loss.backward()
         optimiser.step()
