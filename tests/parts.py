@@ -208,8 +208,8 @@ TEST_WIDE = (
     # Parts on the shared testbed come last: it is kept to the end, and disks have no room for several.
     Part(
         "users",
-        "simultaneous runs: two users, and runs side by side",
-        (pytest(*WIDE, "tests/e2e/test_two_users.py"),),
+        "simultaneous runs: two users, and runs side by side; a training that is submitted from a worker",
+        (pytest(*WIDE, "tests/e2e/test_two_users.py", "tests/e2e/test_elsewhere.py"),),
         Nodes.SHARED,
     ),
     Part(
