@@ -88,8 +88,8 @@ plain loop is as in PyTorch's tutorials, with the same batches and optimiser, an
 settings that the first column names; with two workers it is DistributedDataParallel as it comes, and the peak
 is that of the worker with the higher one. *Tuned* is the allocator as runs have it (`allocator: tuned`,
 which keeps freed memory); the others have the C library's own. The last column is of the larger one. What is
-kept lies in blocks of sizes that were asked for before, so a process holds more than it uses, the more the
-longer the samples are."""
+kept lies in blocks of sizes that were asked for before, so a process can hold more than it uses; with
+plain settings it does, the more the longer the samples are."""
 
 
 @dataclass(frozen=True)
